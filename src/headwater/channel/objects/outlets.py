@@ -10,12 +10,18 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.position_keys import key_of
 from headwater.errors import ObjectError
 
 if TYPE_CHECKING:
     from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.channel.channel import Channel
+    from headwater.channel.queues.positions import Progress
+    from headwater.channel.routing.route import Ready
+    from headwater.channel.routing.wiring import Wiring
     from headwater.channel.source import Source
+    from headwater.channel.subscription import Subscription
     from headwater.objects.reactions import Leaving
     from headwater.types import EventType
 
@@ -25,7 +31,10 @@ SOURCE = "objects"  # the name of the source in each channel
 class HasChannels(Protocol):
     """As much of a node as is needed here."""
 
+    name: str
+    subscriptions: dict[str, Subscription[Any]]
     _logs: NodeLogs | None
+    _wiring: Wiring
 
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """The channel of that name."""
@@ -53,18 +62,54 @@ class ChannelOutlets:
         found = logs.known(channel) or logs.opened(channel, type)
         return found.last(SOURCE)
 
-    def open(self, channel: str, type: EventType, sent: int) -> int:
-        """The last number that the source has, which goes on behind what was sent."""
+    def open(self, channel: str, type: EventType, sent: int, again: int = 0) -> int:
+        """The last number that the source has, which goes on behind what was sent. What is up to `again` may have left
+        in a life before, and says so if it leaves once more."""
+        ready: Ready = []
         with self._opening:
             source = self._sources.get(channel)
             if source is None or source.type != type:
                 if source is not None:
                     source.close()
-                source = self._sources[channel] = self._node.channel(channel, type).source(SOURCE)
+                source = self._sources[channel] = self._made(self._node.channel(channel, type), ready)
             with source.between():
                 if source.seq < sent:
                     source._flow.skip(sent)
-            return source.seq
+                source.again = max(source.again, again)
+                found = source.seq
+        for each in self._durable():
+            each.note_beginnings()
+        dispatch_all(ready)
+        return found
+
+    def ready(self, channel: str, type: EventType) -> None:
+        """There is a source, so that a durable sink finds what it has missed of it."""
+        found = self._sources.get(channel)
+        if found is None or found.type != type:
+            self.open(channel, type, 0)
+
+    def _made(self, channel: Channel[Any], ready: Ready) -> Source[Any]:
+        """The source of a channel. Where it is logged, durable sinks of this node keep how far they are, and read from
+        the log what they have missed: those that are there, now; those that come later, as they come."""
+        with self._node._wiring.lock:
+            source = channel.source(SOURCE)
+            if source.log is None:
+                return source
+            source.kept_key, source.again = key_of(self._node.name, source.log.id, SOURCE), source.seq
+            there = [
+                attachment
+                for subscription in self._node.subscriptions.values()
+                for (each, _), attachment in subscription._attachments.items()
+                if each is channel
+            ]
+        with source.between():
+            for attachment in there:
+                attachment.catch_up(source, ready)
+        return source
+
+    def _durable(self) -> list[Progress]:
+        found = (each._progress for each in list(self._node.subscriptions.values()))
+        return [each for each in found if each is not None]
 
     def send(self, leaving: Sequence[Leaving]) -> None:
         """Publish them, and no number twice."""

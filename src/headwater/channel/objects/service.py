@@ -48,6 +48,7 @@ from headwater.types.declaration import parse_record
 if TYPE_CHECKING:
     from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.channel.channel import Channel
+    from headwater.channel.routing.wiring import Wiring
     from headwater.channel.services import Services
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
@@ -68,9 +69,11 @@ class ObjectNode(Protocol):
     clock: Clock
     services: Services
     state: NodeState | None
+    subscriptions: dict[str, Subscription[Any]]
     _crashes: Crashes
     _logs: NodeLogs | None
     _timers: Timers
+    _wiring: Wiring
 
     def _spreading(self) -> Spreading | None:
         """Who carries what triggers over several nodes say."""
@@ -330,6 +333,7 @@ class Objects(HasTriggers, Service):
     def changes(self, type: str) -> Channel[Any]:
         """The channel of the changes of a type's objects: `object`, `op`, `old`, `new`, `turn` and `at`."""
         found = self.engine.types.named(type)
+        self._outlets.ready(found.channel, found.change)  # first: a durable sink is to find what it missed
         return self._node.channel(found.channel, found.change)
 
     def watch(

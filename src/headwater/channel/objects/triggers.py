@@ -113,7 +113,9 @@ class Trigger:
         if found.notification is None:
             raise ObjectError(f"trigger {self.name!r}: expected one that notifies, found none; install it with notify=")
         node: TriggerNode = self._triggers._node
-        return node.channel(self._triggers.engine.triggers.channel(found), found.notification.type)
+        name, type = self._triggers.engine.triggers.channel(found), found.notification.type
+        self._triggers._outlets.ready(name, type)  # first: a durable sink is to find its source, and what it missed
+        return node.channel(name, type)
 
     def subscribe(self, handler: Any = None, where: Any = None, **options: Any) -> Subscription[Any]:
         """Its notifications, as of any channel: to a handler, by `async for`, by `get`, or durably (a `delivery` that
@@ -346,14 +348,9 @@ class HasTriggers:
         triggers = self.engine.triggers
         found = triggers.registry.by_name.get(name)
         if found is not None and found.notification is not None:
-            self._open(triggers.channel(found), found.notification.type)
+            self.engine.announce(triggers.channel(found), found.notification.type)
         if found is not None and found.trigger.distributed is not None:
-            self._open(certainty_channel(self._node.name, name), CERTAINTY)
-
-    def _open(self, channel: str, type: EventType) -> None:
-        """Now: who asks for what leaves there, and is ready then, must find its source."""
-        self._outlets.open(channel, type, 0)
-        self.engine.announce(channel, type)
+            self.engine.announce(certainty_channel(self._node.name, name), CERTAINTY)
 
     @property
     def triggers(self) -> dict[str, Trigger]:

@@ -3,7 +3,9 @@
 An event is *done* when its handler has returned or it was acknowledged; its sequence number is then the position of
 its source, and what is not after the position is not shown again. Events of one source are handed over in their order,
 so all before a done one are done too: a handler that raised has had its event, and the next position covers it. Sources
-of this process are not kept track of (`position_key` is None): they end with it, as do their events.
+of this process are not kept track of (`position_key` is None): they end with it, as do their events. But for those that
+go on in the next one under the same numbers, and are logged (`kept_key`), as what leaves a node's objects does: what a
+sink has missed of them is read from the log when it is subscribed again.
 
 Nothing more is handed over while it cannot be written that what went before is done, or was handed over (the disk is
 full): the subscription is paused, it is tried again every `RETRY_SECONDS`, and then it goes on by itself. So after a
@@ -180,6 +182,7 @@ class Progress:
         self._done = dict(keeper.positions())
         self._doubt = keeper.handed()  # up to here the process before this one had handed events over
         self._begun: set[str] = set()  # sources of which this process has handed over an event after that
+        self._beginnings: Points = {}  # that are not written yet
         self._arrived: Points = {}
         self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
         self._out: Points = {}  # pulled, and not known to be done
@@ -258,6 +261,31 @@ class Progress:
         with self._lock:
             keys = self._keys(source)
             return bool(keys) and all(key in self._done for key in keys)
+
+    def missed_after(self, source: Source) -> int | None:
+        """The event after which it is to have those of a source of this process that were published before it was
+        subscribed; None if it is to have none."""
+        key = getattr(source, "kept_key", None)
+        return None if key is None else self._done.get(key, 0 if key in self._doubt else None)
+
+    def begins(self, channel: Any, source: Source) -> None:
+        """Of a source of this process of which nothing is known, it has what comes from now on; the source stands
+        still. It is written by `note_beginnings`, when no lock is held."""
+        key = _key(channel, source) if getattr(source, "kept_key", None) is not None else None
+        with self._lock:
+            if key is not None and key not in self._done:
+                self._done[key] = self._beginnings[key] = source.seq
+
+    def note_beginnings(self) -> None:
+        """Write where it begins: a kill while its first event is handled does not lose that."""
+        with self._lock:
+            points, self._beginnings = self._beginnings, {}
+        if points and not self._keeper.undoes:  # else it is for the handler's own transaction to write anything
+            try:
+                self._commit(points)
+            except Exception as error:
+                _further(self._owed, points)
+                self._unwritable(error)
 
     def positions(self) -> Points:
         """All of them, by key: that of the source, and with a space and its name for each derived channel."""
@@ -510,7 +538,7 @@ class KeptAbout(About):
 
     @property
     def redelivered(self) -> bool:
-        return self._redelivered
+        return self._redelivered or super().redelivered
 
     def acknowledge(self) -> None:
         self.progress.acknowledge(self)
@@ -551,7 +579,7 @@ def key_of(attachment: Attachment, letter: Letter | Chunk) -> str | None:
 
 
 def _key(channel: Any, source: Source) -> str | None:
-    key = source.position_key
+    key = source.position_key or getattr(source, "kept_key", None)
     return key if key is None or channel is source.channel else f"{key} {channel.name}"
 
 

@@ -11,7 +11,7 @@ from headwater.channel.reports.counters import Counts
 from headwater.channel.routing.counts import Judged, Readings
 from headwater.channel.routing.fast_path import HandlerBypass
 from headwater.channel.routing.letter import About, Chunk, Letter
-from headwater.channel.routing.past import Recollection
+from headwater.channel.routing.past import Recollection, own_flows
 from headwater.channel.routing.route import Bystander, Entry, Lineup, Quick, Ready
 
 if TYPE_CHECKING:
@@ -65,8 +65,18 @@ class Attachment:
         self._gone = (Judged(), 0)  # of line-ups that are no more
         self.mailbox = subscription._mailbox
         wanted = subscription._options.history
-        begins = wanted and channel.backlog.remembers and self.epoch == 1
-        self.past = Recollection(channel, entry, wanted) if begins else None
+        begins = bool(wanted or self._has_missed()) and channel.backlog.remembers and self.epoch == 1
+        self.past = Recollection(channel, entry, wanted, self._missed_after) if begins else None
+
+    def _missed_after(self, source: RoutedSource) -> int | None:
+        """Of a source of this process that was there before it: the event after which a durable sink is to have all."""
+        progress = self.subscription._progress
+        return None if progress is None else progress.missed_after(source)
+
+    def _has_missed(self) -> bool:
+        if self.subscription._progress is None:
+            return False
+        return any(self._missed_after(flow.source) is not None for flow in own_flows(self.channel))
 
     # ── as a member of a route ──
 
@@ -103,6 +113,22 @@ class Attachment:
         if self.past is not None:
             self._begin_with(self.past.all(), self.subscription._starters)
             self.past = None
+        if self.subscription._progress is not None:
+            for flow in own_flows(self.channel):
+                self.subscription._progress.begins(self.channel, flow.source)
+
+    def catch_up(self, source: RoutedSource, ready: Ready) -> None:
+        """A source of this process goes on that was there before: a durable sink has what it has missed of it, or
+        begins there. The source stands still, and has published nothing yet."""
+        progress = self.subscription._progress
+        if progress is None:
+            return
+        if self._missed_after(source) is not None and self.channel.backlog.remembers:
+            only = Recollection(
+                self.channel, self.entry, 0, lambda each: self._missed_after(each) if each is source else None
+            )
+            self._begin_with(only.all(), ready)
+        progress.begins(self.channel, source)
 
     def prepare(self) -> None:
         """It is about to be in force: most of the past that it wants to begin with is judged now."""

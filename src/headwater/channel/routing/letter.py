@@ -179,8 +179,10 @@ class About:
 
     @property
     def redelivered(self) -> bool:
-        """Whether its handler may have had it already, before the process was killed. Only of durable subscriptions."""
-        return False
+        """Whether its handler may have had it already, before the process was killed: of durable subscriptions, and of
+        what leaves a node's objects once more, since it is not known whether it had left."""
+        source = self._source
+        return getattr(source, "log", None) is None and self.seq <= getattr(source, "again", 0)
 
     def acknowledge(self) -> None:
         """The subscription is done with this event and all before it of its source, and none of them comes again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,15 @@ class Recollection:
     Reading and judging takes its time: `ahead` does most of it while sources go on, so that there is little left for
     `all`, for which they stand still."""
 
-    def __init__(self, channel: RoutedChannel, entry: Entry, wanted: int) -> None:
-        self._channel, self._entry, self._wanted = channel, entry, wanted
+    def __init__(
+        self,
+        channel: RoutedChannel,
+        entry: Entry,
+        wanted: int,
+        after: Callable[[RoutedSource], int | None] = lambda source: None,
+    ) -> None:
+        """`after`: of a source of which all is wanted from there on, whatever else is."""
+        self._channel, self._entry, self._wanted, self._after = channel, entry, wanted, after
         self._parts: dict[Flow, _Past] = {}
         self._turns: list[Turn] = []
         self._latest: dict[RoutedSource, int] = {}
@@ -53,7 +61,9 @@ class Recollection:
         for _, part in flows:
             part.settle()
         there = {flow.source for flow, _ in flows}
-        turns = self._turns if self._wanted < 0 else self._turns[-self._wanted :] if self._wanted else []
+        turns = self._turns
+        if self._wanted >= 0 and all(part.wanted >= 0 for _, part in flows):
+            turns = turns[-self._wanted :] if self._wanted else []
         return [turn[3] for turn in turns if turn[3].source in there]
 
     def _flows(self) -> list[tuple[Flow, _Past]]:
@@ -61,7 +71,8 @@ class Recollection:
         for flow in own_flows(self._channel):
             part = self._parts.get(flow)
             if part is None:
-                part = self._parts[flow] = _Past(self._channel.backlog, flow, self._entry, self._wanted)
+                after = self._after(flow.source)
+                part = self._parts[flow] = _Past(self._channel.backlog, flow, self._entry, self._wanted, after)
             found.append((flow, part))
         return found
 
@@ -80,7 +91,7 @@ class Recollection:
         turns = self._turns
         tail = [turns.pop() for _ in range(len(turns) - bisect_left(turns, made[0]))] if made else []
         turns += sorted(tail + made) if tail else made
-        if 0 < self._wanted < len(turns) - self._wanted:  # not each time
+        if 0 < self._wanted < len(turns) - self._wanted and all(part.wanted >= 0 for _, part in flows):  # not each time
             del turns[: -self._wanted]
 
 
@@ -88,13 +99,14 @@ class _Past:
     """What an interest makes of one source's past. An interest with state sees the past before it sees what comes, so
     that it goes on from there."""
 
-    def __init__(self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int) -> None:
+    def __init__(self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int, after: int | None) -> None:
         source = flow.source
-        self._backlog, self._flow, self._entry, self._wanted = backlog, flow, entry, wanted
+        wanted = wanted if after is None else -1
+        self._backlog, self._flow, self._entry, self.wanted = backlog, flow, entry, wanted
         self._judge = StretchJudge(
             entry.here, source.name, source.node, clock=flow.channel.node.clock, context=source.context
         )
-        self._upto = 0
+        self._upto = after or 0
         self._never = not wanted or flow.lineup.judges(entry) == "never"
 
     def behind(self) -> int:
@@ -105,18 +117,18 @@ class _Past:
         """What passes of the events since this was last asked for, up to the present; and of all before at first."""
         if self._never:
             return []
-        if self._upto or self._wanted < 0 or self._judge.stateful:
+        if self._upto or self.wanted < 0 or self._judge.stateful:
             passed, self._upto = self._stretch(self._upto, self._flow.source.seq)
         else:
             passed, self._upto = self._last()
-        return passed if self._wanted < 0 else passed[-self._wanted :]
+        return passed if self.wanted < 0 else passed[-self.wanted :]
 
     def _last(self) -> tuple[list[Letter], int]:
         """Of the last events as many as are wanted, found from the end, and where that is."""
         source = self._flow.source
         end = upto = min(source.seq, self._backlog.last(source.key))  # what is being published is in the log already
-        passed, window = list[Letter](), max(WINDOW, 2 * self._wanted)
-        while end > 0 and len(passed) < self._wanted:
+        passed, window = list[Letter](), max(WINDOW, 2 * self.wanted)
+        while end > 0 and len(passed) < self.wanted:
             start = max(0, end - window)
             passed = [*self._stretch(start, end)[0], *passed]
             end, window = start, 4 * window

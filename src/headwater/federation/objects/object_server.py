@@ -76,6 +76,9 @@ class ObjectServer:
         try:
             return self._submit(caller, request)
         except Busy as error:
+            found = self.collect(caller, CollectOutcome(request.ticket))
+            if found.known:
+                return found  # it has run, and the answer to that was lost
             self.busy += 1
             return TransactionIs(False, b"", min(MOST_BUSY, error.after), str(error)[:MOST_WHY])
 

@@ -102,18 +102,18 @@ class RemoteObjects:
         found = self._ask(submit, end, ticket)
         while not (found.outcome if wait else found.known):
             if found.busy:
-                self._wait(found, end)
+                self._wait(found, end, ticket)
             elif monotonic() >= end:
                 raise self._late(ticket)
             # One that is not known was lost with its owner's process, before it had run.
             found = self._ask(CollectOutcome(ticket, MOST_WAIT) if found.known else submit, end, ticket)
         return unpack_outcome(found.outcome).check() if wait else ticket
 
-    def _wait(self, found: TransactionIs, end: float) -> None:
+    def _wait(self, found: TransactionIs, end: float, ticket: bytes) -> None:
         """The owner has enough to do for this node: until it is worth asking again, or Busy."""
         left = end - monotonic()
         if left <= 0 or found.busy > left:
-            raise Busy(f"objects at {self.owner!r}: {found.why}", found.busy)
+            raise Busy(f"objects at {self.owner!r}: {found.why}; its ticket is {ticket.hex()}", found.busy)
         self._context.scheduler.until(lambda: self._context.node.closed, found.busy)
 
     async def submit_async(self, transaction: Transaction | TransactionBuilder, *, timeout: float = TIMEOUT) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,10 @@ class RemoteTrigger:
 
     def subscribe(self, handler: Any = None, where: Any = None, **options: Any) -> Subscription[Any]:
         """Its notifications, as of any channel. Those that came before are not among them, unless `history` or a
-        durable delivery says so."""
+        durable delivery says so. A handler that waits or fails disturbs nobody: it has a thread of the pool, unless
+        `dispatch` says otherwise."""
+        if callable(handler) and not inspect.iscoroutinefunction(handler):
+            options.setdefault("dispatch", "pool")
         return self.channel.subscribe(handler, where, **options)
 
     def change(self, *, params: Mapping[str, Any] | None = None, enabled: bool | None = None) -> int:
