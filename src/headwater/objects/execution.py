@@ -108,9 +108,10 @@ def described(operation: AnyOperation, error: BaseException) -> str:
 
 
 class TurnMoment(Moment):
-    """The turn under way: the contract `Moment`, and how many things have happened in it."""
+    """The turn under way: the contract `Moment`, how many things have happened in it, and in which of its transactions
+    they do."""
 
-    __slots__ = ("_notify", "_world", "at", "brought", "count", "execute", "node", "turn")
+    __slots__ = ("_notify", "_world", "at", "brought", "count", "execute", "node", "step", "turn")
 
     node: str
     turn: int
@@ -119,7 +120,7 @@ class TurnMoment(Moment):
 
     def __init__(self, node: str, turn: int, at: int, world: World, notify: Callable[[Notice], None]) -> None:
         self.node, self.turn, self.at, self.execute = node, turn, at, world.execute
-        self.count = 0
+        self.count = self.step = 0
         self.brought: list[Occurrence] = []  # by a clock or a channel, with the operation under way
         self._world, self._notify = world, notify
 
@@ -394,6 +395,9 @@ class _Run:
                 "new": new_raw,
                 "turn": moment.turn,
                 "at": moment.at,
+                "step": moment.step,
+                "position": moment.count - 1,
+                "member": members[0] if op == "raised" and members else None,
             }
             moment.notify(Notice(type.channel, type.change, type.change.encode(change)))
 

@@ -1,7 +1,8 @@
 """The types of a node's objects: event types under the names that transactions use, and what changes of them look like.
 
 A change is an event too: which object, what was done with it, its value before and after (missing where it was not
-there, or is no more), and the turn and time of that.
+there, or is no more), and the turn and time of that. Where in its turn it stands is said too: changes of objects of two
+types are on two channels, and what judges them again has to know which were of one transaction.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from headwater.types import EventType, event_type
 from headwater.types.model import (
     TEXT,
     TIMESTAMP,
+    U32,
     U64,
     Array,
     Enum,
@@ -92,7 +94,9 @@ class ObjectType:
 
 
 def change_type(type: EventType) -> EventType:
-    """The type of the events that changes of such objects are."""
+    """The type of the events that changes of such objects are. `step` is which transaction of the turn it is of: 0 is
+    the one from outside; `position` is its place among all that has happened in the turn; `member` is what a raised
+    event is about, where it is not the whole object."""
     record = type.record
     fields = (
         Field("object", TEXT),
@@ -101,6 +105,9 @@ def change_type(type: EventType) -> EventType:
         Field("new", record, True),
         Field("turn", U64),
         Field("at", TIMESTAMP),
+        Field("step", U32),
+        Field("position", U32),
+        Field("member", TEXT, True),
     )
     return event_type(Record(f"{record.name}Change", fields))
 

@@ -162,6 +162,7 @@ class Turns:
         marks = self._begin(execute, name)
         try:
             check_form(fired.transaction)
+            moment.step += 1
             _, happened = self._one(fired.transaction, moment, depth)
         except (Refused, ObjectError) as error:
             self._undo(execute, name, marks)
