@@ -107,6 +107,13 @@ class Firing:
                 if self._inputs[path] <= 0:
                     del self._inputs[path]
 
+    def wait(self, installed: Installed, moment: Moment) -> None:
+        """Objects that are there when a trigger begins are unchanged since then, as far as is known."""
+        for listened in installed.trigger.on:
+            named = listened.kind == "unchanged" and not listened.is_pattern
+            if named and moment.value(listened.name[2:].partition("/")[2]) is not None:
+                self.deadlines.begin(listened.name, listened, moment.at)
+
     # ── the contract of a turn ──
 
     def within(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
@@ -128,7 +135,7 @@ class Firing:
         """A silent update."""
         if not self.registry:
             return
-        self._take(occurrence, self._whole(occurrence), silent=True)
+        self._take(occurrence, self.whole(occurrence), silent=True)
         self.write(moment.execute)
 
     def failed(self, fired: Fired, outcome: Outcome, moment: Moment) -> None:
@@ -176,7 +183,7 @@ class Firing:
 
     # ── judging ──
 
-    def _whole(self, occurrence: Occurrence) -> str:
+    def whole(self, occurrence: Occurrence) -> str:
         """The name of what it is about: of an object, with its owner."""
         return occurrence.object if " " in occurrence.object or not self._is_object(occurrence) else (
             f"//{self.node}/{occurrence.object}"
@@ -187,7 +194,7 @@ class Firing:
 
     def _judge(self, occurrence: Occurrence, moment: Moment, *, within: bool) -> list[Fired]:
         """All conditions first, then what they cause."""
-        object = self._whole(occurrence)
+        object = self.whole(occurrence)
         self._take(occurrence, object, silent=False)
         self._world.results.clear()
         found = self.registry.found(occurrence, object, within=within, held=self.variables.holding(object))
@@ -236,9 +243,12 @@ class Firing:
 
     def _concerns(self, installed: Installed, occurrence: Occurrence, object: str) -> bool:
         """Whether a trigger listens to this at all."""
-        for listened in installed.trigger.on:
+        for entry in installed.condition.entries:
+            listened = entry.listened
             mine = listened.is_pattern or listened.subject == object
-            if mine and occurrence.op in operations(listened) and meant(listened, occurrence):
+            if not mine or entry.subject != occurrence.type:  # a pattern of names may fit objects of other types
+                continue
+            if occurrence.op in operations(listened) and meant(listened, occurrence):
                 return True
         return False
 
@@ -285,9 +295,8 @@ class Firing:
         if not self._is_object(occurrence):
             return
         if occurrence.op in ("created", "updated", "raised"):
-            self.pasts.take(
-                object, occurrence.at, {"old": occurrence.old_raw, "new": occurrence.new_raw}, silent=silent
-            )
+            pair = {"old": occurrence.old_raw, "new": occurrence.new_raw}
+            self.pasts.take(object, occurrence.type, occurrence.at, pair, silent=silent)
         if occurrence.op == "updated" and occurrence.object in self._inputs:
             self.previous.put(occurrence.object, occurrence.old)
         if occurrence.op in ("created", "updated"):

@@ -36,9 +36,11 @@ class Counts:
 
 @dataclass
 class Remembered:
-    """A history that a trigger reads: by which key it is shared, and how an event's value is found."""
+    """A history that a trigger reads: by which key it is shared, of which type of objects it is, and how an event's
+    value is found."""
 
     key: bytes
+    type: EventType
     history: History
     asked: Asked | None
     path: tuple[str, ...] = ()  # where the value lies, if it is a member as it is
@@ -157,14 +159,16 @@ def _remembered(scope: Scope, name: str, history: History) -> Remembered | None:
     if isinstance(history, Over):
         found = scope.value(f"history: {name}", text, scope.pair)
         if found is not None and isinstance(found[0], Load) and all(isinstance(s, str) for s in found[0].path.steps):
-            return Remembered(key, history, None, tuple(str(step) for step in found[0].path.steps))
-        return Remembered(key, history, values_of(scope, {"value": (f"history: {name}", text)}, "Value"))
+            return Remembered(key, scope.subject, history, None, tuple(str(step) for step in found[0].path.steps))
+        return Remembered(key, scope.subject, history, values_of(scope, {"value": (f"history: {name}", text)}, "Value"))
     program = scope.condition(f"history: {name}", text, scope.pair)
     if program is None or not isinstance(program.body[0], Return):
         return None
     values = parameters.bind(program.params, {each.name: scope.params[each.name] for each in program.params})
     decls = {each.name: (each, values[each.name]) for each in program.params}
-    return Remembered(key, history, asked(scope, program.body, None, roots([program.body[0].value]), decls))
+    return Remembered(
+        key, scope.subject, history, asked(scope, program.body, None, roots([program.body[0].value]), decls)
+    )
 
 
 __all__ = ["Counts", "Installed", "Remembered", "install"]

@@ -24,6 +24,7 @@ from headwater.objects.triggers.shares import Shares
 
 if TYPE_CHECKING:
     from headwater.store.migrations import Execute
+    from headwater.types import EventType
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgpack_decoder(Any).decode
@@ -102,12 +103,13 @@ class Pasts:
 
     # ── events ──
 
-    def take(self, object: str, time: int, pair: Mapping[str, Any], *, silent: bool = False) -> None:
-        """An event of an object, or a silent update, which only values over a time take in."""
+    def take(self, object: str, type: EventType, time: int, pair: Mapping[str, Any], *, silent: bool = False) -> None:
+        """An event of an object, or a silent update, which only values over a time take in. A pattern of names may fit
+        objects of other types than the history is of."""
         if not self._names and not self._patterns:
             return
         for key, remembered in self.of(object).items():
-            if silent and not isinstance(remembered.history, Over):
+            if remembered.type != type or (silent and not isinstance(remembered.history, Over)):
                 continue
             past = self._pasts.get((object, key))
             if past is None:

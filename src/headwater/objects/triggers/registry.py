@@ -195,9 +195,9 @@ def _overlap(a: str, b: str) -> bool:
 
 
 def reached(raw: Any, path: str) -> Any:
-    """A member of a raw form; None where it, or what it is in, is missing."""
+    """A member of a raw form; None where it, or what it is in, is missing, or is none of that type."""
     for step in path.split("."):
-        raw = None if raw is None else raw[step]
+        raw = None if raw is None else raw.get(step)
     return raw
 
 
