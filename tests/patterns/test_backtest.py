@@ -259,7 +259,7 @@ def test_everything_wrong_is_said_at_once(doors: Path) -> None:
         problems('[[pattern]]\nname = "x"\nmatch = "a: hall.dor"\n[[pattern]]\nname = "y"\nmatch = ";"', doors)
     )
     assert "hall.dor" in said and "'y' match" in said
-    assert "at least one [[subscription]] or [[pattern]]" in "\n".join(problems(""))
+    assert "at least one [[subscription]], [[pattern]] or [[trigger]]" in "\n".join(problems(""))
 
 
 def test_hours_as_letters() -> None:

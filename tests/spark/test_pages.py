@@ -59,8 +59,16 @@ def test_backtests(folder: Path) -> None:
     (folder / "badges.csv").write_text("badge,kind\na,person\nb,visitor\n", encoding="utf-8")
     events = [{"badge": badge, "network": "ORL-Net#1", "level": 0.7} for badge in "abb"]
     logged("orl.sighting", "badge: text, network: text, level: f64", *events)
+    with Node("desk", state="desk.state", log="events") as desk:
+        desk.objects.type("Stock", "price: f64")
+        desk.objects.type("Desk", "open: bool")
+        with desk.objects.transaction() as t:
+            t.create("stock/acme", "Stock", price=95.0)
+            t.create("desk", "Desk", open=True)
+            t.update("stock/acme", price=85.0, event=True)
     names = run_page("docs/backtest.md", folder, written=at(folder))
     assert names["report"].subscription("god").events == 3
+    assert names["found"].counts()["low"]["fired"] == 1
 
 
 def test_ingest(folder: Path) -> None:

@@ -251,6 +251,9 @@ def _alike(one: PatternRow, other: PatternRow) -> bool:
 
 
 def _folder(given: Subscriptions, file: Path) -> Path:
+    if given.triggers:
+        hint = "headwater backtest tries triggers"
+        raise _problem(f"{file.name}: trigger", "subscriptions and patterns, in a study", "triggers", hint)
     if given.log is None:
         raise _problem(f"{file.name}: log", "the folder of a log, relative to the file", "none", 'say log = "folder"')
     if not given.log.is_dir():

@@ -103,8 +103,8 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         )
     said = "\n".join(problems(error))
     for part in (
-        "subs.toml: chanel: expected one of channel, type, at, log, title, subscription, pattern, found 'chanel'; "
-        "did you mean 'channel'?",
+        "subs.toml: chanel: expected one of channel, type, at, log, title, subscription, pattern, trigger, found "
+        "'chanel'; did you mean 'channel'?",
         "subs.toml: at: expected text that is not empty",
         "subs.toml: subscription 1 name: expected a name, found none",
         "subscription 2 'a' wher: expected one of",

@@ -188,6 +188,15 @@ class Trigger:
         return f"<Trigger {self.name} of {self._triggers._node.name}>"
 
 
+def operations(node: str, do: Does) -> Transaction | Sequence[AnyOperation]:
+    """The operations of an action, also where a function builds them."""
+    if callable(do):
+        builder = ActionBuilder(node)
+        do(builder)
+        do = builder
+    return do.build() if isinstance(do, TransactionBuilder) else do
+
+
 class HasTriggers:
     """What `node.objects` has of triggers."""
 
@@ -233,10 +242,6 @@ class HasTriggers:
             rest = {"on": on, "where": where, "type": type, "inputs": inputs, "history": history, "do": do,
                     "notify": notify, "veto": veto}  # fmt: skip
             return self._from_library(name, named, [each for each in rest if rest[each]], params, enabled)
-        if callable(do):
-            builder = ActionBuilder(self._node.name)
-            do(builder)
-            do = builder
         given: dict[str, Any] = {
             "on": on,
             "when": when,
@@ -244,7 +249,7 @@ class HasTriggers:
             "type": type,
             "inputs": inputs,
             "history": history,
-            "do": do.build() if isinstance(do, TransactionBuilder) else do,
+            "do": operations(self._node.name, do),
             "notify": notify,
             "veto": veto,
             "priority": priority,
@@ -370,4 +375,4 @@ class HasTriggers:
         return found.check()
 
 
-__all__ = ["ActionBuilder", "HasTriggers", "Trigger"]
+__all__ = ["ActionBuilder", "HasTriggers", "Trigger", "operations"]

@@ -24,11 +24,11 @@ from headwater.errors import HeadwaterError, ObjectError
 from headwater.objects.object_types import packed, shape, unpacked
 from headwater.objects.operations import Administer
 from headwater.objects.reactions import Moment
-from headwater.objects.triggers import definition, graph, tables
+from headwater.objects.triggers import definition, graph, happening, tables
 from headwater.objects.triggers.deadlines import Deadline
 from headwater.objects.triggers.definition import OBJECT, Trigger
 from headwater.objects.triggers.firing import Firing
-from headwater.objects.triggers.happening import Brought, received, ticked, unchanged
+from headwater.objects.triggers.happening import received
 from headwater.objects.triggers.installed import Installed, install
 from headwater.spelling import did_you_mean
 
@@ -211,7 +211,7 @@ class Triggers(Firing):
         self._keep_types(checked, types, moment)
         self.start(checked, moment.at)
         self.pasts.recount()
-        self._wait(checked, moment)
+        self.wait(checked, moment)
         lost = self.lost.pop(trigger.name, None)
         if lost is not None:
             self.journal.did(lambda: self.lost.__setitem__(trigger.name, lost))
@@ -232,13 +232,6 @@ class Triggers(Firing):
                 self._kept[name] = type
                 self.journal.did(partial(self._kept.pop, name, None))
                 tables.keep_type(moment.execute, name, packed(type))
-
-    def _wait(self, installed: Installed, moment: Moment) -> None:
-        """Objects that are there are unchanged since now, as far as is known."""
-        for listened in installed.trigger.on:
-            named = listened.kind == "unchanged" and not listened.is_pattern
-            if named and moment.value(listened.name[2:].partition("/")[2]) is not None:
-                self.deadlines.begin(listened.name, listened, moment.at)
 
     def _check_channel(self, installed: Installed) -> None:
         """What is told cannot be of another type than the channel has: it would never leave."""
@@ -332,16 +325,7 @@ class Triggers(Firing):
 
     def _due(self, operation: Administer, moment: Moment) -> bool:
         """A clock says that something is due: whether it is."""
-        deadline = Deadline(*_unpack(operation.body))
-        since = self.deadlines.since(deadline)
-        listened = self.deadlines.over(deadline, moment.at)
-        if listened is None:
-            return False
-        brought: Brought | None
-        if listened.kind == "every":
-            brought = ticked(listened, moment.at, since or 0)
-        else:
-            brought = unchanged(deadline.object, deadline.what, moment)
+        brought = happening.due(self.deadlines, Deadline(*_unpack(operation.body)), moment)
         if brought is not None:
             moment.happened(*brought)
         return brought is not None

@@ -9,6 +9,7 @@ from headwater.objects.triggers.scope import TICK
 
 if TYPE_CHECKING:
     from headwater.objects.reactions import Moment
+    from headwater.objects.triggers.deadlines import Deadline, Deadlines
     from headwater.objects.triggers.events import Listened
     from headwater.types import EventType
 
@@ -21,6 +22,17 @@ class Brought(NamedTuple):
     op: str
     old: bytes | None
     new: bytes | None
+
+
+def due(deadlines: Deadlines, deadline: Deadline, moment: Moment) -> Brought | None:
+    """What has been waited for long enough, at this moment; None if nothing has, or what it is of is no more."""
+    since = deadlines.since(deadline)
+    listened = deadlines.over(deadline, moment.at)
+    if listened is None:
+        return None
+    if listened.kind == "every":
+        return ticked(listened, moment.at, since or 0)
+    return unchanged(deadline.object, deadline.what, moment)
 
 
 def ticked(listened: Listened, now: int, since: int) -> Brought:

@@ -6,6 +6,8 @@ Subscription(name=..., where=..., at=...)  one of them, made in code
 backtest_patterns(spark, log, patterns)    when patterns would have fired, and what would have crossed for them
 AskedPattern(name=..., match=..., at=...)  one of them, made in code
 compare(spark, events, old, new)           two versions of a filter: what each passes, and what only one does
+backtest_triggers(spark, log, triggers)    when triggers would have fired over recorded changes of objects
+AskedTrigger(name=..., on=..., when=...)   one of them, made in code
 """
 
 from typing import TYPE_CHECKING
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
     from headwater.spark.backtest.patterns.asked import AskedPattern
     from headwater.spark.backtest.patterns.report import PatternBacktest, PatternRow
     from headwater.spark.backtest.patterns.run import backtest_patterns
+    from headwater.spark.backtest.triggers.asked import AskedTrigger
+    from headwater.spark.backtest.triggers.report import TriggerBacktest, TriggerRow
+    from headwater.spark.backtest.triggers.run import backtest_triggers
 
 __all__ = [
     "AskedPattern",
+    "AskedTrigger",
     "Backtest",
     "LinkRow",
     "PatternBacktest",
@@ -34,8 +40,11 @@ __all__ = [
     "Subscriptions",
     "TimeRow",
     "Traffic",
+    "TriggerBacktest",
+    "TriggerRow",
     "backtest",
     "backtest_patterns",
+    "backtest_triggers",
     "compare",
     "load",
     "loads",
@@ -46,6 +55,9 @@ _MODULES = {
     "headwater.spark.backtest.patterns.asked": "AskedPattern",
     "headwater.spark.backtest.patterns.report": "PatternBacktest PatternRow",
     "headwater.spark.backtest.patterns.run": "backtest_patterns",
+    "headwater.spark.backtest.triggers.asked": "AskedTrigger",
+    "headwater.spark.backtest.triggers.report": "TriggerBacktest TriggerRow",
+    "headwater.spark.backtest.triggers.run": "backtest_triggers",
 }
 
 if not TYPE_CHECKING:

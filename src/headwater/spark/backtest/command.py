@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from headwater.spark.backtest.patterns.report import PatternBacktest
     from headwater.spark.backtest.report import Backtest
     from headwater.spark.backtest.subscriptions import Subscriptions
+    from headwater.spark.backtest.triggers.report import TriggerBacktest
 
 LONGEST = 200  # characters of a name that is looked for among files
 MARKS = ":;,|&{(>"  # a pattern has one of them, where it is more than the name of a channel
 LOCAL_EVENTS = 10_000_000  # of a log: about as many are judged here while Spark starts elsewhere
+LOCAL_CHANGES = 1_000_000  # where there are triggers, which are judged one change after the other
 
 EXAMPLES = """\
 examples:
   headwater backtest subscriptions.toml events/
   headwater backtest subscriptions.toml events/ --channel orl.sighting --bucket 1h --json report.json --csv tables/
+  headwater backtest triggers.toml events/ --bucket 1d
   headwater backtest "a: hall.door -> b: hall.door{who != a.who} within 2 seconds partition by door" events/
 """
 
@@ -33,15 +36,17 @@ def add_backtest(commands: Any) -> None:
     """Add the command to a parser's sub-commands."""
     sub = commands.add_parser(
         "backtest",
-        help="try subscriptions and patterns on a log: what each would have received, and what would have crossed",
+        help="try subscriptions, patterns and triggers on a log: what each would have received, and what would have "
+        "crossed",
         description="Try a set of subscriptions on a log, all in one pass: what each would have received, and what "
-        "would have crossed between nodes unfiltered, filtered, merged and by multicast; and patterns: when each would "
-        "have fired, and what would have crossed for it.",
+        "would have crossed between nodes unfiltered, filtered, merged and by multicast; patterns: when each would "
+        "have fired, and what would have crossed for it; and triggers, on the changes of objects: when each would have "
+        "fired, with which values, and how much it would have told.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sub.add_argument("subscriptions", metavar="FILE", help="of subscriptions and patterns, TOML or Python; or the text "
-                     "of one pattern")  # fmt: skip
+    sub.add_argument("subscriptions", metavar="FILE", help="of subscriptions, patterns and triggers, TOML or Python; "
+                     "or the text of one pattern")  # fmt: skip
     sub.add_argument("log", type=folder_argument, help="the folder of a log")
     sub.add_argument("--channel", help="its name; default: as the file says, or the only one in the log")
     sub.add_argument("--engine", choices=("auto", "local", "spark"), default="auto", help="local: this process, "
@@ -66,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.spark.backtest.patterns.asked import resolve_patterns
     from headwater.spark.backtest.patterns.run import backtest_patterns
     from headwater.spark.backtest.subscriptions import SINK
+    from headwater.spark.backtest.triggers.run import backtest_triggers
     from headwater.store.log.reader import ChannelReader, channel_types, channels
 
     bucket_width(args.bucket)
@@ -75,16 +81,20 @@ def run(args: argparse.Namespace) -> int:
     if channel is None and len(there) == 1:
         channel = there[0]
     events: Any = args.log if channel is None else ChannelReader(args.log, channel)
-    looked_at = [ChannelReader(args.log, name) for name in there] if given.patterns else events
-    engine = engine_of(args.engine, looked_at, master=args.master, remote=args.remote, most=LOCAL_EVENTS)
-    found: dict[str, Backtest | PatternBacktest] = {}
+    several = given.patterns or given.triggers
+    looked_at = [ChannelReader(args.log, name) for name in there] if several else events
+    most = LOCAL_CHANGES if given.triggers else LOCAL_EVENTS
+    engine = engine_of(args.engine, looked_at, master=args.master, remote=args.remote, most=most)
+    found: dict[str, Backtest | PatternBacktest | TriggerBacktest] = {}
     if given.patterns:  # what is wrong with them is told before anything is started
         resolve_patterns(tuple(given.patterns), channel_types(args.log), SINK)
     with session_of(engine, args.master, args.remote) as spark:
-        if len(given) or not given.patterns:
+        if len(given) or not several:
             found[""] = backtest(spark, events, given, channel=channel, bucket=args.bucket)
         if given.patterns:
             found["patterns"] = backtest_patterns(spark, args.log, given.patterns, bucket=args.bucket, progress=True)
+        if given.triggers:
+            found["triggers"] = backtest_triggers(spark, args.log, given.triggers, bucket=args.bucket)
     if args.csv is not None:
         for report in found.values():
             report.write_csv(args.csv)

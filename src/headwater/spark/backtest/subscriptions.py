@@ -22,10 +22,11 @@ with a header, named relative to the file: `{file, key, value}` is a map, `{file
 of `{file, column}`; several tables make one for each combination. `{param}` in `name` and `at` is the value. `output`
 is the type that a transformation gives.
 
-`[[pattern]]` asks for what several events say together (`patterns/asked.py`).
+`[[pattern]]` asks for what several events say together (`patterns/asked.py`), `[[trigger]]` for what changes of objects
+would have set off (`triggers/asked.py`).
 
-A Python file has a list `subscriptions` of `Subscription`, and may have `channel`, `type`, `log` and `title`. Whatever
-is wrong is a ConfigError with every problem and its place.
+A Python file has a list `subscriptions` of `Subscription`, `patterns` or `triggers`, and may have `channel`, `type`,
+`log` and `title`. Whatever is wrong is a ConfigError with every problem and its place.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from headwater.channel.options.settings import parse_toml, read_toml
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError
 from headwater.interest import NOTATIONS, Interest, Notation, as_event_type, check_syntax
 from headwater.spark.backtest.patterns.asked import AskedPattern
+from headwater.spark.backtest.triggers.asked import AskedTrigger, asked_of
 from headwater.spelling import did_you_mean
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
 from headwater.types import EventType
@@ -51,7 +53,7 @@ from headwater.types import EventType
 SINK = "sink"  # the node of sinks where nothing is said
 MOST = 100_000  # subscriptions that `each` may make
 
-_TOP = ("channel", "type", "at", "log", "title", "subscription", "pattern")
+_TOP = ("channel", "type", "at", "log", "title", "subscription", "pattern", "trigger")
 _KEYS = ("name", "at", "where", "params", "notation", "output", "each")
 _PATTERN = ("name", "at", "match", "params", "aliases")
 _TABLE = ("file", "key", "value", "column", "numbers")
@@ -82,6 +84,7 @@ class Subscriptions:
     log: Path | None = None
     title: str | None = None
     patterns: tuple[AskedPattern, ...] = ()
+    triggers: tuple[AskedTrigger, ...] = ()
 
     def __len__(self) -> int:
         return len(self.subscriptions)
@@ -120,12 +123,13 @@ def _from_python(path: Path) -> Subscriptions:
         found = runpy.run_path(str(path))
     except Exception as error:  # whatever such a file does when it is run
         raise _one(str(path), "a Python file that runs", f"{error.__class__.__name__}: {error}") from error
-    asked = found.get("patterns", ())
-    made = found.get("subscriptions", [] if asked else None)
+    asked, triggers = found.get("patterns", ()), found.get("triggers", ())
+    made = found.get("subscriptions", [] if asked or triggers else None)
     if isinstance(made, Subscriptions):
         return made
-    if not isinstance(asked, list | tuple) or not all(isinstance(each, AskedPattern) for each in asked):
-        raise _one(f"{path.name}: patterns", "a list of AskedPattern", repr(asked)[:60])
+    for name, many, kind in (("patterns", asked, AskedPattern), ("triggers", triggers, AskedTrigger)):
+        if not isinstance(many, list | tuple) or not all(isinstance(each, kind) for each in many):
+            raise _one(f"{path.name}: {name}", f"a list of {kind.__name__}", repr(many)[:60])
     if not isinstance(made, list | tuple):
         shown = "none" if made is None else type(made).__name__
         raise _one(f"{path.name}: subscriptions", "a list of Subscription", shown)
@@ -136,7 +140,7 @@ def _from_python(path: Path) -> Subscriptions:
     if title is not None and not (isinstance(title, str) and title):
         raise _one(f"{path.name}: title", "text that is not empty", repr(title)[:60])
     return replace(given, log=None if log is None else path.parent / local_folder(log), title=title,
-                   patterns=tuple(asked))  # fmt: skip
+                   patterns=tuple(asked), triggers=tuple(triggers))  # fmt: skip
 
 
 def checked(
@@ -184,28 +188,22 @@ class _Reader:
 
     def read(self, found: Mapping[str, Any]) -> Subscriptions:
         """All that a file says, checked; problems are collected, so that one error names them all."""
-        self._known(found, _TOP, "")
+        self.known(found, _TOP, "")
         channel, at = self._text(found, "channel", ""), self._text(found, "at", "")
         log, title = self._text(found, "log", ""), self._text(found, "title", "")
         folder = None if log is None else self._folder(log)
         kind = None
         if (declared := self._text(found, "type", "")) is not None:
             kind = _type(declared, f"{self.where}: type", self.problems)
-        tables = found.get("subscription", [])
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self.say("subscription", "tables, each under [[subscription]]", type(tables).__name__)
-            tables = []
-        patterns = found.get("pattern", [])
-        if not isinstance(patterns, list) or not all(isinstance(table, dict) for table in patterns):
-            self.say("pattern", "tables, each under [[pattern]]", type(patterns).__name__)
-            patterns = []
-        if not tables and not patterns:
-            self.say("subscription", "at least one [[subscription]] or [[pattern]]", "none")
+        tables, patterns, triggers = (self._tables_of(found, name) for name in ("subscription", "pattern", "trigger"))
+        if not tables and not patterns and not triggers:
+            self.say("subscription", "at least one [[subscription]], [[pattern]] or [[trigger]]", "none")
         made: list[Subscription] = []
         for number, table in enumerate(tables, 1):
             made += self._subscription(number, table, at)
         asked = [self._pattern(number, table, at) for number, table in enumerate(patterns, 1)]
-        _check_names([*made, *asked], self.problems)
+        tried = [asked_of(self, number, table) for number, table in enumerate(triggers, 1)]
+        _check_names([*made, *asked, *tried], self.problems)
         if self.problems:
             raise ConfigError(self.problems)
         return Subscriptions(
@@ -216,29 +214,37 @@ class _Reader:
             log=folder,
             title=title,
             patterns=tuple(asked),
+            triggers=tuple(tried),
         )
+
+    def _tables_of(self, found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+        tables = found.get(name, [])
+        if isinstance(tables, list) and all(isinstance(table, dict) for table in tables):
+            return tables
+        self.say(name, f"tables, each under [[{name}]]", type(tables).__name__)
+        return []
+
+    def named(self, table: Mapping[str, Any], place: str, number: int) -> str:
+        name = self._text(table, "name", place)
+        if name is None and "name" not in table:
+            self.say(f"{place} name", "a name", "none")
+        return str(number) if name is None else name
 
     def _pattern(self, number: int, table: Mapping[str, Any], default: str | None) -> AskedPattern:
         """A pattern as it is written; it is checked when the channels are known."""
         place = f"pattern {number}"
-        name = self._text(table, "name", place)
-        if name is None:
-            if "name" not in table:
-                self.say(f"{place} name", "a name", "none")
-            name = str(number)
+        name = self.named(table, place, number)
         place = f"{place} {name!r}"
-        self._known(table, _PATTERN, place)
+        self.known(table, _PATTERN, place)
         match = self._text(table, "match", place)
         if match is None and "match" not in table:
             self.say(f"{place} match", "a pattern, as text or MATCH_RECOGNIZE", "none")
-        params = {
-            key: self._param(value, f"{place} params.{key}") for key, value in self._table(table, "params", place)
-        }
-        aliases = {key: str(value) for key, value in self._table(table, "aliases", place)}
+        params = {key: self.param(value, f"{place} params.{key}") for key, value in self.table(table, "params", place)}
+        aliases = {key: str(value) for key, value in self.table(table, "aliases", place)}
         return AskedPattern(name=name, match=match or "", at=self._text(table, "at", place) or default, params=params,
                             aliases=aliases, place=f"{self.where}: pattern {number}")  # fmt: skip
 
-    def _table(self, table: Mapping[str, Any], key: str, place: str) -> Iterable[tuple[str, Any]]:
+    def table(self, table: Mapping[str, Any], key: str, place: str) -> Iterable[tuple[str, Any]]:
         given = table.get(key, {})
         if isinstance(given, dict):
             return given.items()
@@ -248,13 +254,9 @@ class _Reader:
     def _subscription(self, number: int, table: Mapping[str, Any], default: str | None) -> list[Subscription]:
         """The subscriptions of one table: one, or, with `each`, one for every value that it names."""
         place = f"subscription {number}"
-        name = self._text(table, "name", place)
-        if name is None:
-            if "name" not in table:
-                self.say(f"{place} name", "a name", "none")
-            name = str(number)
+        name = self.named(table, place, number)
         place = f"{place} {name!r}"
-        self._known(table, _KEYS, place)
+        self.known(table, _KEYS, place)
         at, where = self._text(table, "at", place) or default, self._text(table, "where", place)
         notation: Any
         notation, output = self._text(table, "notation", place), self._text(table, "output", place)
@@ -267,7 +269,7 @@ class _Reader:
         if not isinstance(given := table.get("params", {}), dict):
             self.say(f"{place} params", "a table of parameters", type(given).__name__)
         else:
-            params = {key: self._param(value, f"{place} params.{key}") for key, value in given.items()}
+            params = {key: self.param(value, f"{place} params.{key}") for key, value in given.items()}
         plain = Subscription(name=name, where=where, at=at, params=params, notation=notation, output=output,
                              place=f"{self.where}: subscription {number}")  # fmt: skip
         return self._expand(plain, table["each"], place) if "each" in table else [plain]
@@ -279,10 +281,10 @@ class _Reader:
             if not isinstance(table, dict) or not isinstance(table.get("param"), str) or "in" not in table:
                 self.say(f"{place} each", '{param = "name", in = [values]}', repr(table)[:60])
                 continue
-            self._known(table, ("param", "in"), f"{place} each")
+            self.known(table, ("param", "in"), f"{place} each")
             values = table["in"]
             if isinstance(values, dict):
-                values = self._param(values, f"{place} each.in")
+                values = self.param(values, f"{place} each.in")
                 if isinstance(values, Mapping):
                     self.say(f"{place} each.in", "a list, or {file, column}", "a map")
                     continue
@@ -310,7 +312,7 @@ class _Reader:
 
     # ── parameters ──
 
-    def _param(self, value: Any, place: str) -> Any:
+    def param(self, value: Any, place: str) -> Any:
         match value:
             case list():
                 if any(isinstance(member, list | dict) for member in value):
@@ -325,7 +327,7 @@ class _Reader:
 
     def _from_file(self, table: Mapping[str, Any], place: str) -> Any:
         """The value of a parameter from a CSV file: a map of two columns, or a set of one."""
-        self._known(table, _TABLE, place)
+        self.known(table, _TABLE, place)
         if not isinstance(table["file"], str):
             self.say(f"{place} file", "the name of a CSV file", repr(table["file"]))
             return None
@@ -369,7 +371,7 @@ class _Reader:
 
     # ── tables ──
 
-    def _known(self, table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
+    def known(self, table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
         for key in table:
             if key not in keys:
                 hint = did_you_mean(key, keys)
@@ -417,7 +419,7 @@ def _check_syntax(where: str, notation: Notation | None, place: str, problems: l
         problems.append(ConfigProblem(place, f"an interest in {notation or 'one of the notations'}", found))
 
 
-def _check_names(made: Iterable[Subscription | AskedPattern], problems: list[ConfigProblem]) -> None:
+def _check_names(made: Iterable[Subscription | AskedPattern | AskedTrigger], problems: list[ConfigProblem]) -> None:
     seen: dict[str, str] = {}
     for each in made:
         if not each.name:

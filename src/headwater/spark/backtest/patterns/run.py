@@ -101,7 +101,7 @@ def backtest_patterns(
     ]
     known = [each for each in ends if each is not None]
     if width == 0:
-        width = _step(min(known), max(known)) if known else None
+        width = stretch(min(known), max(known)) if known else None
     events = sum(reader.count() for reader in readers.values())
     rows = []
     for each in wanted:
@@ -130,7 +130,7 @@ def _end(each: WantedPattern, times: list[int]) -> int | None:
     return max(times) if times and model.absent and by_publication else None
 
 
-def _step(first: int, last: int) -> int:
+def stretch(first: int, last: int) -> int:
     """The shortest round length of which no more than so many cover it."""
     return next((step for step in STEPS if last // step - first // step < MOST_STEPS), STEPS[-1])
 
@@ -354,4 +354,4 @@ def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None, end:
     return found
 
 
-__all__ = ["backtest_patterns"]
+__all__ = ["backtest_patterns", "stretch"]
