@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 EFFORT = int(os.environ.get("HEADWATER_EFFORT", "1"))
-FEWEST = 15  # random examples of a property, if there are so many
+FEWEST = 10  # random examples of a property, if there are so many
 
 
 def examples(count: int) -> int:
-    """A number of random examples: a fifth of them in `make test`, HEADWATER_EFFORT times as many in `make soak`."""
-    return count * EFFORT if EFFORT > 1 else max(min(count, FEWEST), count // 5)
+    """A number of random examples: an eighth of them in `make test`, HEADWATER_EFFORT times as many in `make soak`."""
+    return count * EFFORT if EFFORT > 1 else max(min(count, FEWEST), count // 8)
 
 
 def rounds(few: int, many: int) -> int:
