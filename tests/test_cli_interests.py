@@ -49,8 +49,6 @@ def test_from_publishing_to_going_back(make: Nodes, tmp_path: Path, capsys: pyte
     assert run("publish", "loud", "level > :limit and who != 'cat'", *over, *state).startswith("@loud/2 ")
     assert "a version never changes" in run("publish", "loud", "true", "--type", DOOR, "--version", "1", *state, code=2)
     assert "--channel or --type" in run("publish", "loud", "true", *state, code=2)
-    assert "in the federation, found" in run("publish", "x", "true", "--type", DOOR, "--at", "nowhere", "--wait", "0.1",
-                                            code=2)  # fmt: skip
     trigger = tmp_path / "low.toml"
     trigger.write_text('on = "stock/acme"\nwhen = "becomes"\nwhere = "new.price < 90"\nnotify = ["new.price"]\n')
     assert "@low/1 trigger" in run("publish", "low", "--trigger", "--file", str(trigger), *state)
@@ -74,6 +72,12 @@ def test_from_publishing_to_going_back(make: Nodes, tmp_path: Path, capsys: pyte
     ] == "desk:"
     table = run("--channels", "t.**")
     assert "desk: subscription heard" in table and "@loud/1" in table
+
+    listen = ["listen", CHANNEL, "--where", "@loud/1", "--history", "9", "--count", "2", "--connect", lab.endpoints[0]]
+    assert main(listen) == 0 and [json.loads(line)["level"] for line in capsys.readouterr()[0].splitlines()] == [
+        0.6,
+        0.8,
+    ]
 
     told = run("upgrade", "@loud/2", "--at", "desk")
     assert "t.door/east@lab" in told and "acknowledged" in told

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from headwater import Interest, Node
-from headwater.errors import HeadwaterWarning, LibraryError, ParameterError, SubscriptionError
+from headwater.errors import HeadwaterWarning, LibraryError, ParameterError, StoreError, SubscriptionError
 from headwater.patterns.pattern import Pattern
 from headwater.services.library import entry as entries
 from headwater.services.library.catalogue import Catalogue, Shelf
 from headwater.services.library.entry import LibraryEntry
 from headwater.services.library.reference import Reference, parse
 from headwater.services.library.trigger_form import TriggerForm
+from tests.disk import full
 
 DOOR = "who: text, level: f64"
 LOUD = "level > :limit"
@@ -167,6 +168,17 @@ def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
         assert library.find("@loud/2").manifest.note == "at 0.6" and library.find("@loud/2").interest().test(
             {"who": "ann", "level": 0.65}
         )
+
+
+def test_what_cannot_be_kept_was_not_published(tmp_path: Path) -> None:
+    with Node("lab", state=tmp_path / "state") as node:
+        node.library.publish("loud", "level > 0.5", on=DOOR)
+        with full(), pytest.raises(StoreError):
+            node.library.publish("loud", "level > 0.6", on=DOOR)
+        assert [str(each) for each in node.library.entries()] == ["@loud/1"]
+    with Node("lab", state=tmp_path / "state") as node:
+        assert [str(each) for each in node.library.entries()] == ["@loud/1"]
+        assert node.library.publish("loud", "level > 0.7", on=DOOR).version == 2
 
 
 def test_patterns_and_triggers_have_names_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from headwater.channel.options.delivery import (
 from headwater.contextual import interest_with_context
 from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.extras import require
-from headwater.interest import Apart, Interest
+from headwater.interest import Apart, Interest, is_reference
 from headwater.ir.context import FIELD, PREFIX
 from headwater.late import asyncio
 from headwater.spelling import did_you_mean
@@ -303,6 +303,11 @@ def interest_for(
         raise SubscriptionError(
             f"channel {channel.name!r} has no type and carries bytes, so it takes no interests; "
             "declare it with a type, or filter in the handler"
+        )
+    if is_reference(where):
+        raise SubscriptionError(
+            f"{where!r}: expected an interest, found the name of one, which is not looked up here; give "
+            f"node.library.find({where!r}).interest()"
         )
     if not isinstance(where, Interest):
         if channel.context is not None and _may_read_context(where, params):

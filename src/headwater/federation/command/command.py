@@ -15,12 +15,13 @@ from headwater.channel.names import Pattern
 from headwater.channel.patterns.operator import PatternOrder
 from headwater.channel.patterns.subscription import Watch
 from headwater.channel.subscription import Subscription
-from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError, PatternError
+from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError, LibraryError, PatternError
 from headwater.federation.command.json_lines import from_line, to_line
 from headwater.federation.network import Network
 from headwater.federation.node import Node, split
 from headwater.federation.security.certificates import issue, make_authority, renew, revoke
 from headwater.federation.security.settings import Security
+from headwater.interest import is_reference
 from headwater.patterns.checker.channel_names import KNOWN
 from headwater.patterns.pattern import Pattern as RowPattern
 from headwater.signals import End, end_signals
@@ -87,6 +88,25 @@ def run_node(joining: Joining) -> int:
     return 0
 
 
+def await_entry(node: Node, reference: str, wait: float) -> None:
+    """Until one of the nodes that are met has what a name stands for, or it has taken too long."""
+    asked: set[str] | None = None
+
+    def known() -> bool:
+        nonlocal asked
+        present = set(node.peers)
+        if present == asked:
+            return False  # whoever is there has been asked
+        asked = present
+        try:
+            node.library.find(reference)
+        except LibraryError:
+            return False
+        return True
+
+    node.until(known, wait)
+
+
 def listen(
     joining: Joining,
     target: str,
@@ -102,6 +122,8 @@ def listen(
     """Print the events of a channel, or of those that fit a pattern, as lines of JSON."""
     with end_signals() as ended, joining.node() as node:
         node.subscribe("headwater.interests", _tell_refusal, "change == 'refused' and not here")
+        if where is not None and is_reference(where):
+            await_entry(node, where, wait)
         if any(sign in target for sign in "*?"):
             Pattern(target)
             subscription = node.subscribe(target, where=where, params=params or None, history=history)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headwater.services.library.entry import LibraryEntry, Signature
 
 SHOWN = 5  # nodes in an error
+MOST_NEWS = 1_000  # entries of which is remembered that they have only just come
 
 
 class Finder:
@@ -158,6 +159,8 @@ class Finder:
         made = gone or next(iter(alike.values()))
         with self._lock:
             if self._catalogue.get(made.name, made.version) is None:
+                if len(self.news) >= MOST_NEWS:
+                    self.news.clear()
                 self.news.add((made.name, made.version))
             kept = self._catalogue.add(made, published=False)
         if gone is not None and kept.withdrawn is None:

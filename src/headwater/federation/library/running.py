@@ -7,7 +7,7 @@ told on channels on which it has the right "inspect".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import Pattern as NamePattern
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.table import Peers
 
 HIDDEN = "headwater."  # channels of every node's own, of which nothing is told
+Sees = Callable[["Peer | None", list[str]], bool]  # whether what somebody (None: the node) asks of channels may be seen
 TRIGGERS = "objects.triggers"  # on which one must have the right to be told of triggers
 
 
@@ -34,43 +35,48 @@ class Running:
 
     def rows(self, channels: str = "**") -> list[RunningRow]:
         """All that runs here, by channel."""
-        return [row for _, row in self._all(NamePattern(channels))]
+        return self._all(NamePattern(channels), lambda peer, names: True)
 
     def answer(self, caller: Caller, request: ListRunning) -> RunningPage:
         """As much of it as a caller may know."""
         assert self._context is not None
         security, may = self._context.security, dict[str, bool]()
-        known: list[RunningRow] = []
-        for peer, row in self._all(NamePattern(request.channels)):
-            names = _rights(row)
+
+        def sees(peer: Peer | None, names: list[str]) -> bool:
             for name in names:
                 if name not in may:
                     may[name] = bool(security.decide(caller.principal, "inspect", name))
-            if peer is caller.peer or all(may[name] for name in names):
-                known.append(row)
+            return peer is caller.peer or all(may[name] for name in names)
+
+        known = self._all(NamePattern(request.channels), sees)
         page = known[request.skip : request.skip + MOST_RUNNING]
         more = len(known) > request.skip + len(page)
         return RunningPage(page, more, hidden=security.decides or security.proves)
 
-    def _all(self, wanted: NamePattern) -> list[tuple[Peer | None, RunningRow]]:
-        found = [*self._own(), *self._others(), *self._triggers()]
-        kept = [(peer, row) for peer, row in found if not row.channel.startswith(HIDDEN) and _fits(wanted, row.channel)]
-        return sorted(kept, key=lambda each: (each[1].channel, each[1].what, each[1].asked_by))
+    def _all(self, wanted: NamePattern, sees: Sees) -> list[RunningRow]:
+        """Rows on channels that are wanted, and that may be seen: what may not is not even looked at."""
+        found = [*self._own(wanted, sees), *self._others(wanted, sees)]
+        if sees(None, [TRIGGERS]):
+            found += [row for row in self._triggers() if wanted.text == "**" or wanted.matches(TRIGGERS)]
+        return sorted(found, key=lambda row: (row.channel, row.what, row.asked_by))
 
-    def _own(self) -> Iterator[tuple[None, RunningRow]]:
+    def _own(self, wanted: NamePattern, sees: Sees) -> Iterator[RunningRow]:
         """Of this node's sinks."""
         for subscription in list(self._node.subscriptions.values()):
+            names = [asked.text for asked in list(subscription._asked)]
+            if not any(_fits(wanted, name) for name in names) or not sees(None, names):
+                continue
             counts = subscription.counts
             numbers = counts.evaluated, counts.passed, counts.undecided
             pattern = getattr(subscription, "pattern", None)
             if pattern is not None:
-                yield None, self._row(
+                yield self._row(
                     ", ".join(pattern.channels), _what(getattr(subscription, "origin", None), pattern.text), "pattern",
                     f"{self._node.name}: pattern {subscription.name}", len(pattern.dumps()), pattern.cost.estimated,
                     numbers, print=pattern.fingerprint,
                 )  # fmt: skip
                 continue
-            yield from ((None, row) for row in self._parts(subscription, numbers))
+            yield from self._parts(subscription, numbers)
 
     def _parts(self, subscription: Subscription, numbers: tuple[int, int, int]) -> Iterator[RunningRow]:
         for asked in list(subscription._asked):
@@ -84,11 +90,14 @@ class Running:
                 numbers if alone else (-1, -1, -1), print=b"" if where is None else where.fingerprint,
             )  # fmt: skip
 
-    def _others(self) -> Iterator[tuple[Peer, RunningRow]]:
+    def _others(self, wanted: NamePattern, sees: Sees) -> Iterator[RunningRow]:
         """What other nodes have this one's sources run."""
         for peer in [] if self._peers is None else self._peers.everyone():
             who = f"{peer.name}: {peer.principal}" if peer.principal is not None else peer.name
             for crossing in list(peer.crossings.values()):
+                name = crossing.channel.name
+                if not _fits(wanted, name) or not sees(peer, [name]):
+                    continue
                 with self._node._wiring.lock:
                     told = crossing.counting.told().counts
                     wishes = [(tag, entry.interest) for tag, (entry, _) in crossing.wishes.items()]
@@ -96,20 +105,20 @@ class Running:
                 for tag, interest in wishes:
                     evaluated, passed, undecided, how, why = told.get(tag, (-1, -1, -1, "", ""))
                     what, kind = _said(interest)
-                    yield peer, self._row(
-                        crossing.channel.name, labels.get(tag, what), kind, who, sizes.get(tag, 0), costs.get(tag, 0),
+                    yield self._row(
+                        name, labels.get(tag, what), kind, who, sizes.get(tag, 0), costs.get(tag, 0),
                         (evaluated, passed, undecided), f"{how}: {why}" if why else how,
                         b"" if interest is None else interest.fingerprint,
                     )  # fmt: skip
 
-    def _triggers(self) -> Iterator[tuple[None, RunningRow]]:
+    def _triggers(self) -> Iterator[RunningRow]:
         service: Any = self._node.services.get("objects")
         engine = getattr(service, "engine", None)
         for each in [] if engine is None else list(engine.triggers.registry):
             counts = each.counts
             labels: dict[str, Any] = getattr(service, "_named_triggers", {})
             text = f"{each.trigger.when} {each.trigger.where}".strip()
-            yield None, self._row(
+            yield self._row(
                 ", ".join(map(str, each.trigger.on)), _what(labels.get(each.trigger.name), text), "trigger",
                 f"{self._node.name}: trigger {each.trigger.name}", 0, 0, (counts.evaluated, counts.fired, -1),
                 print=each.trigger.fingerprint,
@@ -147,14 +156,9 @@ def _costs(interest: Any) -> tuple[int, int]:
     return (0, 0) if interest is None else (len(interest.dumps()), interest.cost.estimated)
 
 
-def _rights(row: RunningRow) -> list[str]:
-    """The channels that one must have the right to inspect. A pattern of names is only had by who has all of it."""
-    return [TRIGGERS] if row.kind == "trigger" else row.channel.split(", ")
-
-
-def _fits(wanted: NamePattern, channels: str) -> bool:
-    """Whether one of these channels, or of what a trigger listens to, is meant."""
-    return wanted.text == "**" or any(wanted.matches(each) for each in channels.split(", "))
+def _fits(wanted: NamePattern, channel: str) -> bool:
+    """Whether a channel is meant; those of every node's own are not."""
+    return not channel.startswith(HIDDEN) and wanted.matches(channel)
 
 
 __all__ = ["Running"]

@@ -21,6 +21,7 @@ from headwater.federation.wire.library_requests import (
     WithdrawEntry,
 )
 from headwater.federation.wire.requests import Accepted
+from headwater.services.documents import SignedDocument
 from headwater.services.library import entry as entries
 
 if TYPE_CHECKING:
@@ -62,16 +63,16 @@ class LibraryServer:
     def publish(self, caller: Caller, request: PublishEntry) -> Accepted:
         """Keep an entry that somebody has signed whom the rules here let publish that name. Who brings it must be let
         too: it is their word that it is to be kept."""
+        self._must(caller, SignedDocument.from_bytes(request.document).document.name)  # before anything costs much
         entry = entries.take(self._signature, request.document, request.code)
-        self._must(caller, entry.name)
         self._catalogue.add(entry, published=True)
         self.taken += 1
         return Accepted()
 
     def withdraw(self, caller: Caller, request: WithdrawEntry) -> Accepted:
         """Give out an entry no more, as its signer says."""
+        self._must(caller, SignedDocument.from_bytes(request.document).document.name)
         signed, owner, said = entries.take_withdrawal(self._signature, request.document)
-        self._must(caller, signed.name)
         self._catalogue.withdraw(signed.name, signed.version, said.fingerprint, owner, said.why, request.document)
         return Accepted()
 

@@ -12,13 +12,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.subscribe import interest_for
 from headwater.channel.patterns.subscription import Matching
 from headwater.errors import ClosedError, HeadwaterError, LibraryError
 from headwater.federation.library.signing import RIGHTS
-from headwater.federation.wire.library_requests import MAX_SAID, UpgradedAll, UpgradedRow, UpgradeEntry
+from headwater.federation.wire.library_requests import (
+    MAX_ERROR,
+    MAX_SAID,
+    MOST_POINTS,
+    MOST_UPGRADED,
+    UpgradedAll,
+    UpgradedRow,
+    UpgradeEntry,
+)
 from headwater.interest import Interest, Origin
 from headwater.services.library.reference import Reference
 
@@ -140,9 +149,10 @@ class Upgrader:
                 raise LibraryError(
                     f"{entry} stands for {entry.fingerprint.hex()} here, and for {request.fingerprint.hex()} there"
                 )
-            errand.said = UpgradedAll([told(each) for each in self.upgrade(entry)])
+            done = sorted(self.upgrade(entry), key=lambda each: not each.error and each.acknowledged)
+            errand.said = UpgradedAll([told(each) for each in done[:MOST_UPGRADED]], more=len(done[MOST_UPGRADED:]))
         except HeadwaterError as error:
-            errand.said = UpgradedAll(error=str(error)[:MAX_SAID])
+            errand.said = UpgradedAll(error=str(error)[:MAX_ERROR])
         except Exception as error:
             errand.said = UpgradedAll(error=f"it failed: {type(error).__name__}")
             raise
@@ -168,7 +178,8 @@ def origin_of(subscription: Subscription, part: int) -> Origin | None:
 def told(upgraded: Upgraded) -> UpgradedRow:
     """As it is sent."""
     return UpgradedRow(
-        upgraded.subscription[:MAX_SAID], upgraded.before, upgraded.points, upgraded.acknowledged,
+        upgraded.subscription[:MAX_SAID], upgraded.before, dict(islice(upgraded.points.items(), MOST_POINTS)),
+        upgraded.acknowledged,
         upgraded.error[:MAX_SAID],
     )  # fmt: skip
 

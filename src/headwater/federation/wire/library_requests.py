@@ -16,7 +16,10 @@ from headwater.services.library.reference import MAX_CODE
 
 MOST_ENTRIES = 200  # in one answer
 MOST_RUNNING = 200  # interests that run, in one answer
-MAX_SAID = 1000  # characters of what is said of one
+MOST_POINTS = 50  # of one subscription; further sources are left out
+MAX_ERROR = 4000  # characters
+MOST_UPGRADED = 100  # subscriptions of which is told what became of them
+MAX_SAID = 400  # characters of what is said of one
 
 EntryName = Annotated[str, Meta(min_length=1, max_length=128)]
 Version = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -159,7 +162,7 @@ class UpgradedRow(msgspec.Struct, frozen=True, array_like=True):
 
     subscription: Said
     before: Version
-    points: dict[str, int] = {}
+    points: Annotated[dict[str, int], Meta(max_length=MOST_POINTS)] = {}
     acknowledged: bool = False
     error: Said = ""
 
@@ -167,9 +170,10 @@ class UpgradedRow(msgspec.Struct, frozen=True, array_like=True):
 class UpgradedAll(msgspec.Struct, frozen=True, tag=True):
     """What became of the subscriptions of a node."""
 
-    rows: Annotated[list[UpgradedRow], Meta(max_length=10_000)] = []
-    error: Said = ""
+    rows: Annotated[list[UpgradedRow], Meta(max_length=MOST_UPGRADED)] = []
+    error: Annotated[str, Meta(max_length=MAX_ERROR)] = ""
     done: bool = True  # else it is still under way: ask again
+    more: Number = 0  # subscriptions that are not in `rows`, of which nothing is wrong
 
 
 class UpgradeEntry(Request, frozen=True, tag=True):

@@ -170,6 +170,7 @@ def take(signature: Signature, document: bytes, code: bytes) -> LibraryEntry:
         _ = entry.program
     except LibraryError as error:
         raise LibraryError(f"{entry} of {owner}: {error}") from None
+    entry._read.clear()  # most are only kept: whoever uses it reads it again
     return entry
 
 
