@@ -94,6 +94,13 @@ def test_from_publishing_to_going_back(make: Nodes, tmp_path: Path, capsys: pyte
     assert "only by @loud/1" in run("diff", "@loud/1", "@loud/1", "--log", str(tmp_path / "log"), "--channel", CHANNEL)
 
 
+def test_what_others_say_does_not_command_the_terminal(make: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = make("lab")
+    lab.library.publish("loud", "level > 0.5", on=DOOR, note="\x1b[2Jgone\r\n\x07")
+    for said in (Command(lab, capsys)("names"), Command(lab, capsys)("show", "@loud")):
+        assert "\x1b" not in said and "\x07" not in said and "\r" not in said and "[2Jgone" in said
+
+
 def test_rights_are_said_in_the_list(make: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
     lab = make("lab")
     assert "nothing runs that this node may know of" in Command(lab, capsys)()

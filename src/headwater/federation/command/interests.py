@@ -138,7 +138,8 @@ def _list(args: argparse.Namespace, joining: Joins) -> int:
             if args.json:
                 print(json.dumps({"node": node, **_plain(row)}))
             counts = [None if count < 0 else count for count in (row.evaluated, row.passed)]
-            rows.append((node, row.channel, row.what, row.kind, row.size, row.cost, *counts, row.asked_by))
+            said = [_line(text) for text in (row.channel, row.what, row.kind)]
+            rows.append((node, *said, row.size, row.cost, *counts, _line(row.asked_by)))
         if page.more:
             problems.append(f"{node}: there is more than one page; name fewer channels (--channels)")
         if page.hidden:
@@ -147,7 +148,7 @@ def _list(args: argparse.Namespace, joining: Joins) -> int:
         titles = ("node", "channel", "what", "kind", "bytes", "cost", "evaluated", "passed", "asked by")
         print("\n".join(table(titles, rows, indent="")) if rows else "nothing runs that this node may know of")
     for each in problems:
-        print(f"headwater interests: {each}", file=sys.stderr)
+        print(f"headwater interests: {_line(each)}", file=sys.stderr)
     return NOT_ALL if any(isinstance(page, HeadwaterError) for page in found.values()) else 0
 
 
@@ -161,7 +162,8 @@ def _names(args: argparse.Namespace, joining: Joins) -> int:
                 if args.json:
                     print(json.dumps({"node": node, **_plain(row)}))
                 said = f"withdrawn: {row.withdrawn}" if row.withdrawn else row.note
-                rows.append((node, f"@{row.name}/{row.version}", row.kind, row.size, row.owner, said))
+                texts = [_line(text) for text in (f"@{row.name}/{row.version}", row.kind, row.owner, said)]
+                rows.append((node, *texts[:2], row.size, *texts[2:]))
     if not args.json:
         titles = ("node", "name", "kind", "bytes", "published by", "note")
         print("\n".join(table(titles, rows, indent="")) if rows else "no library has anything for this node")
@@ -239,13 +241,16 @@ def _show(args: argparse.Namespace, joining: Joins) -> int:
             for row in known:
                 said = f", withdrawn: {row.withdrawn}" if row.withdrawn else ""
                 lines.append(f"  version {row.version} at {node}: {row.fingerprint.hex()}{said}")
-    print("\n".join(lines))
+    print("\n".join(map(_line, lines)))
     return 0
 
 
 def _diff(args: argparse.Namespace, joining: Joins, compare: Callable[[str], Callable[..., Any]]) -> int:
     with _joined(args, joining) as here:
-        sides = [here.library.find(each).interest() for each in (args.old, args.new)]
+        found = [here.library.find(each) for each in (args.old, args.new)]
+    if wrong := [each for each in found if each.kind == "trigger"]:
+        raise LibraryError(f"diff: expected interests or patterns, found {wrong[0]}, which is a trigger")
+    sides = [each.program for each in found]
     print(compare(args.engine)(args.log, *sides, channel=args.on, examples=args.examples))
     return 0
 
@@ -262,7 +267,7 @@ def _upgrade(args: argparse.Namespace, joining: Joins) -> int:
             try:
                 found = here.library.upgrade_at(node, str(entry))
             except HeadwaterError as error:
-                print(f"headwater interests: {error}", file=sys.stderr)
+                print(f"headwater interests: {_line(str(error))}", file=sys.stderr)
                 wrong = True
                 continue
             rows += [(node, each.subscription, each.before, entry.version, *_became(each)) for each in found]
@@ -285,6 +290,11 @@ def _withdraw(args: argparse.Namespace, joining: Joins) -> int:
         here.library.withdraw(args.reference, args.why, at=args.at)
     print(f"{args.reference} is withdrawn at {args.at}")
     return 0
+
+
+def _line(text: str) -> str:
+    """What other nodes say, on one line of a terminal, which it must not command."""
+    return "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
 
 
 def _plain(row: Any) -> dict[str, Any]:

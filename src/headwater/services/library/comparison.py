@@ -34,6 +34,7 @@ class Comparison:
     differing: int = 0
     examples_old: list[dict[str, Any]] = field(default_factory=list)
     examples_new: list[dict[str, Any]] = field(default_factory=list)
+    note: str = ""  # what is to be known of these numbers
 
     @property
     def same(self) -> bool:
@@ -54,6 +55,8 @@ class Comparison:
         lines = table((self.channel, "events"), rows, indent="")
         for title, examples in ((self.old, self.examples_old), (self.new, self.examples_new)):
             lines += [f"only {title}: {_shown(each)}" for each in examples]
+        if self.note:
+            lines.append(self.note)
         return "\n".join(lines)
 
 
@@ -74,7 +77,7 @@ def compare(
         raise LibraryError(f"compare: expected a channel of the log, found {channel!r}; it has {known}")
     schema = reader.schema(channel)
     sides = [_Side(each, schema) for each in (old, new)]
-    total: dict[str, int] = {}
+    total: dict[str, Any] = {}
     first: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for span in reader.sources(channel):
         for batch in reader.read(channel, span.node, span.source):
@@ -143,6 +146,8 @@ def _rows(batch: Any, seqs: Any) -> list[dict[str, Any]]:
 
 
 def _shown(row: dict[str, Any]) -> str:
+    if SOURCE not in row:
+        return ", ".join(f"{name}={value!s}" for name, value in row.items())
     fields = ", ".join(f"{name}={value!r}" for name, value in row.items() if name not in OWN and value is not None)
     return f"{row[SOURCE]}@{row[NODE]} {row[SEQ]}: {fields}"
 

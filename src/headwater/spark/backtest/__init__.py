@@ -5,7 +5,7 @@ load(path), loads(text)                    subscriptions from a TOML or Python f
 Subscription(name=..., where=..., at=...)  one of them, made in code
 backtest_patterns(spark, log, patterns)    when patterns would have fired, and what would have crossed for them
 AskedPattern(name=..., match=..., at=...)  one of them, made in code
-compare(spark, events, old, new)           two versions of a filter: what each passes, and what only one does
+compare(spark, events, old, new)           two versions of a filter or pattern, and what only one of them finds
 backtest_triggers(spark, log, triggers)    when triggers would have fired over recorded changes of objects
 AskedTrigger(name=..., on=..., when=...)   one of them, made in code
 """

@@ -1,19 +1,25 @@
-"""Two versions of a filter side by side on recorded events: `compare(spark, events, old, new)`.
+"""Two versions of a filter, or of a pattern, side by side on recorded events: `compare(spark, events, old, new)`.
 
-On Spark both are judged in one pass, as Columns where they can be said so; without it, this process does the same over
-the log, and for transformations too.
+On Spark both filters are judged in one pass, as Columns where they can be said so; without it, this process does the
+same over the log, and for transformations too. Patterns are run as `backtest_patterns` runs them.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from headwater.errors import ExecutionError
 from headwater.interest import Interest
+from headwater.patterns.pattern import Pattern
+from headwater.patterns.result import MATCH
 from headwater.services.library import comparison as local
 from headwater.services.library.comparison import OWN, Comparison, named
+from headwater.spark.backtest.patterns.asked import AskedPattern
+from headwater.spark.backtest.patterns.run import KEPT, backtest_patterns
 from headwater.spark.frame import outcome
 from headwater.spark.log import events as log_events
 
@@ -23,17 +29,22 @@ _OLD, _NEW = "headwater_old", "headwater_new"
 def compare(
     spark: Any,
     events: str | os.PathLike[str] | Any,
-    old: Interest[Any],
-    new: Interest[Any],
+    old: Interest[Any] | Pattern,
+    new: Interest[Any] | Pattern,
     *,
     channel: str = "",
     examples: int = 10,
 ) -> Comparison:
-    """How many of these events each of two interests passes, and which only one of them does.
+    """How many of these events each of two interests passes, and which only one of them does; of two patterns, their
+    matches.
 
     `events` is the folder of a log, with the `channel`, or a DataFrame. With `spark` None this process does it, for a
     log. `examples` of the events that only one passes are kept of each."""
     of_log = isinstance(events, str | os.PathLike)
+    if isinstance(old, Pattern) and isinstance(new, Pattern):
+        return _patterns(spark, events, old, new, examples)
+    if isinstance(old, Pattern) or isinstance(new, Pattern):
+        raise ExecutionError("compare: expected two interests, or two patterns, found one of each")
     if spark is None:
         if not of_log:
             raise ExecutionError("compare: expected the folder of a log where there is no Spark session, found a frame")
@@ -47,6 +58,29 @@ def compare(
     frame = log_events(spark, events, channel, tail=True) if of_log else events
     both = outcome(outcome(frame, old, name=_OLD), new, name=_NEW)
     return _counted(both, Comparison(channel, named(old, "old"), named(new, "new")), examples)
+
+
+def _patterns(spark: Any, log: Any, old: Pattern, new: Pattern, examples: int) -> Comparison:
+    """By when matches are and what they say: who a match is depends on its pattern."""
+    asked = [AskedPattern(name="old", match=old), AskedPattern(name="new", match=new)]
+    report = backtest_patterns(spark, log, asked, bucket="none")
+    rows = report.patterns
+    left, right = (Counter(_said(each) for each in row.latest) for row in rows)
+    only = [list((one - other).elements()) for one, other in ((left, right), (right, left))]
+    most = max(row.matches for row in rows)
+    note = "" if most <= KEPT else f"what only one of them finds is of the last {KEPT:,} matches of each"
+    return Comparison(
+        ", ".join(dict.fromkeys((*old.channels, *new.channels))), "old", "new", report.events, rows[0].matches,
+        rows[1].matches, (left & right).total(), len(only[0]), len(only[1]),
+        examples_old=[json.loads(each) for each in only[0][:examples]],
+        examples_new=[json.loads(each) for each in only[1][:examples]], note=note,
+    )  # fmt: skip
+
+
+def _said(match: Any) -> str:
+    """A match, without who it is."""
+    result = {name: value for name, value in match["result"].items() if name != MATCH}
+    return json.dumps({"time": match["time"], **result}, default=str)
 
 
 def _counted(both: Any, blank: Comparison, examples: int) -> Comparison:
