@@ -267,9 +267,11 @@ class Interest(Generic[Made]):
     def unreadable(self, other: Any) -> list[str]:
         """Fields that it reads and cannot do without, and that another event type lacks, or has in a form that it
         cannot read: over such events they would be missing."""
-        mine, theirs = self.type.record, as_event_type(other).record
+        mine, theirs = self.program.input, as_event_type(other).record
         found = []
-        for name in sorted(fields_read(self.program)):
+        for name in fields_read(self.program):
+            if self.contextual and name == contexts.FIELD:
+                continue
             field, there = mine.by_name[name], theirs.by_name.get(name)
             if there is None:
                 if not field.optional:

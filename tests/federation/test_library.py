@@ -139,6 +139,21 @@ def test_state_and_output_by_name(make: Nodes) -> None:
     assert not third.refused and not half.refused
 
 
+def test_what_reads_the_context_of_a_source_by_name(make: Nodes) -> None:
+    lab, desk = make("lab"), make("desk")
+    source = lab.channel(CHANNEL, DOOR, context="gain: f64").source("east", context={"gain": 0.5})
+    assert desk.until(lambda: desk.has_channel(CHANNEL), GUARD)
+    door = desk.channel(CHANNEL, DOOR, context="gain: f64")
+    entry = desk.library.publish("over", "level > context.gain", on=door)
+    heard = door.subscribe(where="@over/1")
+    make.ready(desk)
+    assert heard.refused == {} and entry.kind == "interest with context"
+    for level in (0.4, 0.6):
+        source.publish(who="ann", level=level)
+    assert heard.get(timeout=GUARD).level == 0.6
+    assert lab.library.report()["held"] == 1 and lab.library.running(CHANNEL)[0].what == "@over/1"
+
+
 def test_a_node_that_takes_no_names_gets_the_program(make: Nodes) -> None:
     lab, east, desk = opened(make, "desk")
     peer_of(desk, lab).names = False  # as one of an earlier version says

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.channel import Channel
+from headwater.channel.options.subscribe import interest_for
 from headwater.errors import FederationError, HeadwaterError, LibraryError
 from headwater.federation.library.asking import FETCH_SECONDS, Network
 from headwater.federation.library.finding import Finder
@@ -126,6 +127,8 @@ class Library:
         if isinstance(on, Channel):
             if on.type is None:
                 raise LibraryError(f"publish: channel {on.name!r} carries bytes, which no interest can look into")
+            if notation is None:
+                return interest_for(on, definition, params, output=output)  # which may read the context of its sources
             on = on.type
         return Interest(definition, on, output=output, params=params, notation=notation)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from headwater import contextual, runnable
 from headwater.decoders import msgpack_decoder
 from headwater.errors import HeadwaterError, LibraryError
 from headwater.interest import Interest
@@ -21,7 +22,7 @@ from headwater.services.library.trigger_form import TriggerForm
 from headwater.types import EventType
 
 MAX_TYPE = 4096  # characters of a type, as it is shown
-KINDS = (Interest.kind, Pattern.kind, TriggerForm.kind)
+KINDS = (Interest.kind, contextual.KIND, Pattern.kind, TriggerForm.kind)
 Program = Interest[Any] | Pattern | TriggerForm
 
 
@@ -74,8 +75,8 @@ def read(kind: str, code: bytes, fingerprint: bytes) -> Program:
     made: Program
     try:
         found = _decode(code)
-        if kind == Interest.kind:
-            made = Interest.loads(found.program, found.params)
+        if kind in (Interest.kind, contextual.KIND):
+            made = runnable.loads(kind, found.program, found.params)
         elif kind == Pattern.kind:
             made = Pattern.loads(found.program, found.params)
         elif kind == TriggerForm.kind:
