@@ -67,8 +67,6 @@ class Context:
                     raise ClosedError(f"{source}: its context cannot be changed: it is closed")
                 point = source.seq
                 self._hold(point, made)
-                for flow in list(source.flows.values()):
-                    flow.inform()
             return point
 
     def begin(self, source: RoutedSource) -> None:

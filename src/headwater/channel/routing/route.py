@@ -8,7 +8,7 @@ Flow      one source's events in one channel (its own, or one derived from it)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -134,6 +134,7 @@ class Entry:
         self.interest, self.key, self.zones = interest, key, zones
         self.apart = apart is not None
         self.here = interest if apart is None else apart.here
+        self.contextual = self.here is not None and self.here.contextual
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
         self.width = 0  # how many of them are subscriptions
         self.fresh = False  # it has just come to the line-ups, and nothing is counted for it yet
@@ -423,6 +424,7 @@ class Flow(FlowSlots):
         "_passed",
         "_remote_since",
         "_runners",
+        "_told",
         "_totals",
         "asked",
         "base",
@@ -459,6 +461,7 @@ class Flow(FlowSlots):
         self.route = EMPTY
         self.take(lineup.route)
         self._runners: dict[Entry, Native] = {}  # what runs alone, with this source's state
+        self._told: dict[Entry, Mapping[str, Any]] = {}  # of those that read its context: what they know of it
 
     def take(self, route: Route) -> None:
         """Another route from here on."""
@@ -674,19 +677,18 @@ class Flow(FlowSlots):
         if found is None:
             assert entry.here is not None
             found = self._runners[entry] = entry.here.start(self.channel.node.clock)
+        if entry.contextual:
             self._tell(entry, found)
         return found
 
-    def inform(self) -> None:
-        """The context of its source is another from here on; it stands still."""
-        for entry, native in self._runners.items():
-            self._tell(entry, native)
-
     def _tell(self, entry: Entry, native: Native) -> None:
-        """A run of an interest that reads the context of its source learns what that is."""
+        """A run of an interest that reads the context of its source learns what that is, if it is another: now, since
+        it changes while the source stands still, and with whatever comes next only."""
         context = self.source.context
-        if context is not None and isinstance(entry.here, ContextInterest):
-            native.set_params(**entry.here.parameters(context.record, context.values))
+        if context is not None and self._told.get(entry) is not context.values:
+            assert isinstance(entry.here, ContextInterest)
+            self._told[entry] = values = context.values
+            native.set_params(**entry.here.parameters(context.record, values))
 
     def snapshot(self, entry: Entry) -> bytes:
         """The state of an interest here, up to the last event of the source, which stands still: another run of it goes
@@ -701,11 +703,11 @@ class Flow(FlowSlots):
     def goes_on(self, entry: Entry, native: Native) -> None:
         """An interest goes on here with the state that it came to elsewhere; the source stands still."""
         self._runners[entry] = native
-        self._tell(entry, native)
+        self._told.pop(entry, None)
 
     def _meta(self, letter: Letter) -> EventContext:
         return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
 
     def forget(self, entry: Entry) -> None:
-        for known in (self._runners, self.passed, self.asked, self.unclear):
+        for known in (self._runners, self._told, self.passed, self.asked, self.unclear):
             known.pop(entry, None)
