@@ -42,12 +42,13 @@ def main() -> None:
             t.create("fleet/truck", "Vehicle", position=Position(0.0, 0.0), fuel=40.0)
 
         # Whoever wants to know subscribes to the changes, as to any channel.
-        objects.watch("fleet/van", lambda change: print(f"the van is at {change.new.position.x:g}"))
+        changes = objects.watch("fleet/van")
 
         with objects.transaction() as t:
             t.invoke("fleet/van", "drive", x=30.0, y=0.0)
             left = t.read("fleet/van.fuel", as_="left")
             t.only_if(left > 1)  # else nothing of this happens
+        print(f"the van is at {changes.get(timeout=60).new.position.x:g}")
         print(f"{t.results['left']:g} l are left")
 
         try:

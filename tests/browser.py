@@ -1,7 +1,7 @@
 """A real browser for tests of pages: Chromium without a window, asked over a pipe.
 
 Which one it is, `tools/browser.py` says: the machine's own, or one that `make browser` has put beside the tests'
-packages. Nothing of it goes over a network.
+packages. Nothing of it goes over a network, but for pages that a test serves on this machine.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Browser:
             "--no-first-run",
             "--disable-extensions",
             "--disable-background-networking",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--no-proxy-server",
         ]
         self._process = subprocess.Popen(
             [sys.executable, "-c", MOVED, str(commands), str(answers), str(binary), *options, "about:blank"],
@@ -92,8 +93,12 @@ class Browser:
             mobile=width < 600,
         )
         self._ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.visit(page.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Show a page, of this machine."""
         self._events.clear()
-        self._ask("Page.navigate", url=page.resolve().as_uri())
+        self._ask("Page.navigate", url=address)
         while not any(each.get("method") == "Page.loadEventFired" for each in self._events):
             self._read()
 

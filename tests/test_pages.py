@@ -16,7 +16,7 @@ from tests.pages import ROOT, blocks, commands, pages, run_page
 
 SPARK = ("docs/backtest.md", "docs/ingest.md", "docs/spark-streams.md", "docs/spark.md")  # tests/spark/test_pages.py
 OWN_TEST = ("README.md",)  # test_the_first_program…, tests/test_two_processes.py
-LANGUAGES = {"", "c", "expressions", "predicate", "python", "refused", "sh", "sql", "toml"}
+LANGUAGES = {"", "c", "expressions", "js", "predicate", "python", "refused", "sh", "sql", "toml"}
 FEWEST_REASON = 10  # letters of a reason
 
 

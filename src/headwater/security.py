@@ -7,5 +7,6 @@ require("federation", "headwater.security")
 from headwater.federation.security.policy import Allow, Deny, Policy, Restrict  # noqa: E402
 from headwater.federation.security.rules import Rule  # noqa: E402
 from headwater.federation.security.settings import Security  # noqa: E402
+from headwater.federation.security.tokens import Issuer  # noqa: E402
 
-__all__ = ["Allow", "Deny", "Policy", "Restrict", "Rule", "Security"]
+__all__ = ["Allow", "Deny", "Issuer", "Policy", "Restrict", "Rule", "Security"]

@@ -75,6 +75,14 @@ def test_each_fires_while_it_holds_and_becomes_when_it_begins_to(objects: Object
     assert [event.x for event in becomes.wait(2)] == [6.0, 8.0]
 
 
+def test_who_asks_for_notifications_finds_their_source_at_once(node: Node, objects: Objects, room: str) -> None:
+    """Else another node that is ready before it is there misses the first one."""
+    create(objects, f"{room}/a")
+    for number in range(20):
+        objects.trigger(f"t{number}", on=f"{room}/a", when="each", where=f"new.x > {number}", notify=True)
+        assert list(node.channel(f"triggers.plant.t{number}").sources) == ["objects"]
+
+
 def test_transactions_that_are_caused_run_depth_first_in_the_order_of_figure_3_3(objects: Objects, room: str) -> None:
     """T1 sets off T2 and T5; T2 sets off T3 and T4: they run in the order of their numbers, before the next turn."""
     tree = {"t1": ("t2", "t5"), "t2": ("t3", "t4"), "t5": ("t6",)}

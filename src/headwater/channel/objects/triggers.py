@@ -353,9 +353,14 @@ class HasTriggers:
         triggers = self.engine.triggers
         found = triggers.registry.by_name.get(name)
         if found is not None and found.notification is not None:
-            self.engine.announce(triggers.channel(found), found.notification.type)
+            self._open(triggers.channel(found), found.notification.type)
         if found is not None and found.trigger.distributed is not None:
-            self.engine.announce(certainty_channel(self._node.name, name), CERTAINTY)
+            self._open(certainty_channel(self._node.name, name), CERTAINTY)
+
+    def _open(self, channel: str, type: EventType) -> None:
+        """Now: who asks for what leaves there, and is ready then, must find its source."""
+        self._outlets.ready(channel, type)
+        self.engine.announce(channel, type)
 
     @property
     def triggers(self) -> dict[str, Trigger]:

@@ -1,0 +1,249 @@
+"""A declared mapping between topics of another system and a channel: which messages are which events.
+
+    Mapping("building/{floor}/{room}/temperature", "building.temperature", payload="text:celsius")
+    Mapping("doors/{door}", "building.doors", payload="json", direction="out", where="opened")
+
+    payload    json          an object with the fields that the topic does not have
+               text:FIELD    one field, as text
+               bytes:FIELD   one field, of bytes as they are
+               record        Headwater's own form of the event
+    direction  in, out, or both: then what has come in is not sent out again by the same bridge
+    where      an interest: only such events go out. It is judged at their sources
+
+A message that is no event is no event of anybody: `read` raises EncodeError, which says which field and why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping as Fields
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from headwater.bridges.topics import Topic, TopicSyntax
+from headwater.channel.names import check_name
+from headwater.errors import ChannelError, ConfigError, ConfigProblem, EncodeError
+from headwater.spelling import did_you_mean
+from headwater.types import EventType
+from headwater.types.model import BOOL, BYTES, TEXT, Enum, Scalar, Type
+from headwater.types.plain import loads, object_in, shown, taken
+
+Direction = Literal["in", "out", "both"]
+PAYLOADS = ("json", "text", "bytes", "record")
+OF_ONE = ("text", "bytes")  # those that are about one field
+MAX_PAYLOAD = 1 << 20  # bytes of a message, unless said otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Topics and a channel, and how a message is an event. `qos` and `retain` are for systems that know them."""
+
+    topic: str
+    channel: str
+    payload: str = "json"
+    direction: Direction = "in"
+    where: str = ""
+    qos: int = 1
+    retain: bool = False
+
+    def __post_init__(self) -> None:
+        """What is wrong whatever the system and the type are."""
+        place = f"mapping of {self.topic!r}"
+        problems = []
+        try:
+            check_name(self.channel)
+        except (ChannelError, TypeError, AttributeError) as error:
+            problems.append(ConfigProblem(f"{place}: channel", "the name of a channel", str(error)))
+        kind, colon, field = str(self.payload).partition(":")
+        if kind not in PAYLOADS:
+            hint = did_you_mean(kind, PAYLOADS)
+            problems.append(
+                ConfigProblem(f"{place}: payload", f"one of {', '.join(PAYLOADS)}", repr(self.payload), hint)
+            )
+        elif (kind in OF_ONE) != bool(field) or (colon and not field):
+            wanted = f"{kind}:FIELD" if kind in OF_ONE else kind
+            problems.append(ConfigProblem(f"{place}: payload", wanted, repr(self.payload)))
+        if self.direction not in get_args(Direction):
+            problems.append(
+                ConfigProblem(f"{place}: direction", f"one of {', '.join(get_args(Direction))}", repr(self.direction))
+            )
+        if self.where and self.direction == "in":
+            problems.append(
+                ConfigProblem(f"{place}: where", "direction='out' or 'both': it is about what goes out", "in")
+            )
+        if self.qos not in (0, 1, 2):
+            problems.append(ConfigProblem(f"{place}: qos", "0, 1 or 2", repr(self.qos)))
+        if not isinstance(self.retain, bool):
+            problems.append(ConfigProblem(f"{place}: retain", "true or false", repr(self.retain)))
+        if problems:
+            raise ConfigError(problems)
+
+    @classmethod
+    def read(cls, table: Fields[str, Any], place: str) -> Mapping:
+        """From a table of a file."""
+        known = [each.name for each in fields(cls)]
+        problems = [
+            ConfigProblem(f"{place}: {key}", "an option of a mapping", repr(key), did_you_mean(key, known))
+            for key in table
+            if key not in known
+        ]
+        problems += [
+            ConfigProblem(f"{place}: {name}", "a value", "nothing")
+            for name in ("topic", "channel")
+            if name not in table
+        ]
+        if problems:
+            raise ConfigError(problems)
+        return cls(**table)
+
+    @property
+    def comes_in(self) -> bool:
+        return self.direction != "out"
+
+    @property
+    def goes_out(self) -> bool:
+        return self.direction != "in"
+
+
+class Translation:
+    """A mapping for one system and one type of events; None is a channel of bytes. It keeps nothing: threads may share
+    it."""
+
+    def __init__(self, mapping: Mapping, syntax: TopicSyntax, type: EventType | None) -> None:
+        """ConfigError, with all that does not fit."""
+        self.mapping, self.type = mapping, type
+        self.topic = Topic(mapping.topic, syntax)
+        self.kind, _, self.field = mapping.payload.partition(":")
+        problems = list(self._problems())
+        if problems:
+            raise ConfigError(problems)
+        own = {} if type is None else {each.name: each for each in type.record.fields}
+        self._in_topic: dict[str, Type] = {name: own[name].type for name in self.topic.fields}
+        self._value: Type | None = own[self.field].type if self.field else None
+
+    def _problems(self) -> list[ConfigProblem]:
+        """What of the mapping does not fit the type."""
+        place = f"mapping of {self.mapping.topic!r}"
+        if self.type is None:
+            wrong = self.topic.fields or self.kind != "record"
+            wanted = "a topic without fields, and payload='record', for a channel of bytes"
+            return [ConfigProblem(place, wanted, f"{self.mapping.topic!r}, {self.mapping.payload!r}")] if wrong else []
+        own = {each.name: each for each in self.type.record.fields}
+        found = []
+        for name in (*self.topic.fields, *((self.field,) if self.field else ())):
+            if name not in own:
+                hint = did_you_mean(name, own) or f"there are {', '.join(own)}"
+                found.append(ConfigProblem(place, f"fields of {self.type.name}", name, hint))
+            elif name in self.topic.fields and not _in_a_topic(own[name].type):
+                found.append(ConfigProblem(place, f"a text, a whole number, true or false for {name}", "another type"))
+        if self.field in self.topic.fields:
+            found.append(ConfigProblem(place, f"{self.field} in the topic or in the payload", "both"))
+        if self.kind == "bytes" and self.field in own and own[self.field].type != BYTES:
+            found.append(ConfigProblem(f"{place}: payload", f"a field of bytes, or text:{self.field}", self.field))
+        if self.kind == "text" and self.field in own and not isinstance(own[self.field].type, Scalar | Enum):
+            found.append(ConfigProblem(f"{place}: payload", "a field of one value", self.field))
+        if self.kind == "record" and self.topic.fields:
+            found.append(
+                ConfigProblem(place, "no fields in the topic, since a record has them all", self.mapping.topic)
+            )
+        if self.kind in OF_ONE:
+            told = {*self.topic.fields, self.field}
+            untold = [each.name for each in self.type.record.fields if not each.optional and each.name not in told]
+            if untold and self.mapping.comes_in:
+                expected = "all fields that cannot be missing in the topic or the payload"
+                found.append(ConfigProblem(place, expected, f"nothing of {', '.join(untold)}"))
+        return found
+
+    # ── in ──
+
+    def read(self, topic: str, payload: bytes) -> Any:
+        """The event of a message, as a source takes it, or None if the topic is none of the mapping's; EncodeError if
+        it is no such event."""
+        told = self.topic.read(topic)
+        if told is None:
+            return None
+        if self.type is None:
+            return payload
+        if self.kind == "record":
+            self.type.validate(payload)
+            return self.type.decode(payload)
+        made = {name: _of_text(name, self._in_topic[name], text) for name, text in told.items()}
+        if self.kind == "json":
+            self._join(made, object_in(self.type, payload))
+        elif self.kind == "bytes":
+            made[self.field] = payload
+        else:
+            assert self._value is not None
+            made[self.field] = _of_text(self.field, self._value, _decoded(self.field, payload))
+        return self.type.from_dict(made)
+
+    def _join(self, made: dict[str, Any], given: dict[str, Any]) -> None:
+        """What both say must be the same."""
+        for name, value in given.items():
+            if name in made and made[name] != value:
+                raise EncodeError(name, f"expected what the topic says, {made[name]!r}, found {value!r} in the payload")
+            made[name] = value
+
+    # ── out ──
+
+    def write(self, event: Any) -> tuple[str, bytes]:
+        """The topic and the payload of an event; EncodeError if it cannot be said so."""
+        if self.type is None:
+            return self.topic.text, bytes(event)
+        if self.kind == "record":
+            return self.topic.text, self.type.encode(event)
+        raw = self.type.to_raw(event)
+        named = {name: _to_text(type, raw[name]) for name, type in self._in_topic.items()}
+        topic = self.topic.write(named)
+        if self.kind == "bytes":
+            return topic, bytes(raw[self.field] or b"")
+        if self.kind == "text":
+            assert self._value is not None
+            return topic, str(_to_text(self._value, raw[self.field])).encode() if raw[self.field] is not None else b""
+        whole = shown(self.type.record, raw)
+        rest = {name: value for name, value in whole.items() if name not in self._in_topic}
+        return topic, json.dumps(rest, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _in_a_topic(type: Type) -> bool:
+    if isinstance(type, Enum) or type in (TEXT, BOOL):
+        return True
+    return isinstance(type, Scalar) and type.name[0] in "iu"
+
+
+def _decoded(name: str, payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError as error:
+        raise EncodeError(name, f"expected text in UTF-8, found other bytes: {error}") from None
+
+
+def _of_text(name: str, type: Type, text: str) -> Any:
+    """A value that a topic or a payload of text has."""
+    if isinstance(type, Enum) or type == TEXT:
+        return taken(type, text)
+    if type == BOOL:
+        found = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}.get(
+            text.strip().lower()
+        )
+        if found is None:
+            raise EncodeError(name, f"expected true or false, found {text[:60]!r}")
+        return found
+    if isinstance(type, Scalar) and type.name in ("timestamp", "bytes"):
+        return taken(type, text)
+    try:
+        return taken(type, loads(text))
+    except EncodeError as error:
+        raise EncodeError(name, f"expected a number, found {text[:60]!r}") from error
+
+
+def _to_text(type: Type, value: Any) -> Any:
+    """A raw value in a topic or a payload of text."""
+    if value is None:
+        return None
+    if type == BOOL:
+        return bool(value)
+    return shown(type, value)
+
+
+__all__ = ["MAX_PAYLOAD", "Direction", "Mapping", "Translation"]

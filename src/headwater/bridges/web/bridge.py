@@ -1,0 +1,371 @@
+"""The bridge of web clients: `node.services.add(WebBridge(node, "127.0.0.1:8080"))`.
+
+    GET  /                            a page that says what is here
+    GET  /headwater.js                the module for browsers
+    GET  /ws                          WebSocket: subscribe, publish, go on after a break (`messages.py`)
+    GET  /channels                    the channels that one may know of
+    POST /channels/NAME               publish: one event as JSON, or several, a line each (application/x-ndjson)
+    GET  /channels/NAME/events        follow it: server-sent events; ?where=… and ?param.NAME=… as of any subscription
+
+It has a thread of its own with an event loop. Interests run where they do for any subscription of the node: at the
+sources. What comes from the network is bounded in size, rate and time; who reads too slowly loses the oldest, and is
+told; pages of other sites can do nothing here unless `origins` names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import functools
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from headwater.bridges.web import messages
+from headwater.bridges.web.doorway import Doorway, Watched
+from headwater.bridges.web.feeds import Feeds, Refused
+from headwater.bridges.web.gate import Gate, TooOften
+from headwater.bridges.web.serving import Serving, send_until_gone
+from headwater.bridges.web.session import Portion, Session
+from headwater.bridges.web.settings import WebLimits, address, check_reach, is_loopback, opening, tls
+from headwater.bridges.web.websocket import SocketServer
+from headwater.channel.names import Pattern
+from headwater.channel.services import Service
+from headwater.errors import (
+    EncodeError,
+    FrameError,
+    HeadwaterError,
+    SecurityError,
+)
+from headwater.services.policy.identity import Identity
+from headwater.threads import Supervised
+
+if TYPE_CHECKING:
+    from headwater.federation.node import Node
+    from headwater.federation.security.tokens import Issuer
+
+log = logging.getLogger("headwater.bridges")
+SCRIPT = Path(__file__).with_name("headwater.js")
+HEADER = 16  # bytes before the records of a binary message: subscription, 0, and the number of the first
+
+
+class WebBridge(Service):
+    """Lets web clients attach to a node.
+
+    `listen` is HOST:PORT, port 0 for any free one: `endpoint` says which. `channels` are patterns of those that it
+    shows. `origins` are sites whose pages may use it besides its own; `hosts`, names by which it may be addressed.
+    `anonymous`: whether one may come in without saying who one is; unless said, where the node knows no users and only
+    this machine reaches it. `issuers` are whose tokens count. `certificate` and `key` are PEM files, for TLS, without
+    which it listens on this machine only. `keep` is for how many seconds a client that is gone may come back.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        listen: str = "127.0.0.1:8080",
+        *,
+        channels: Sequence[str] = ("**",),
+        origins: Sequence[str] = (),
+        hosts: Sequence[str] = (),
+        anonymous: bool | None = None,
+        issuers: Sequence[Issuer] = (),
+        certificate: str | None = None,
+        key: str | None = None,
+        keep: float = 30.0,
+        limits: WebLimits | None = None,
+        name: str = "web",
+    ) -> None:
+        self.name, self._node, self.limits = name, node, limits or WebLimits()
+        self._gate = Gate(node, anonymous=bool(anonymous), issuers=issuers)
+        self._host, self._port = address(listen)
+        self._tls = tls(certificate, key)
+        loopback = is_loopback(self._host)
+        self._gate.anonymous = (loopback and not self._gate.knows_somebody) if anonymous is None else anonymous
+        check_reach(listen, loopback, self._tls is not None, self._gate)
+        self._patterns = tuple(Pattern(each) for each in channels)
+        self._origins = frozenset(each.rstrip("/").lower() for each in origins)
+        self._hosts = frozenset(each.lower() for each in hosts) | (
+            {"localhost", "127.0.0.1", "[::1]"} if loopback else set()
+        )
+        self._feeds = Feeds(node, self._gate, self._shows)
+        self._serving = Serving(self._gate, self._feeds, self.limits, keep, f"headwater-{node.name}-{name}-work")
+        self._sockets = SocketServer(self._serving)
+        self._opened: threading.Event = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = Supervised(self._run, f"headwater-{node.name}-{name}", node._crashes)
+        self._doorway = Doorway(self.limits.connections, self.limits.hello)
+        self.endpoint = ""
+
+    # ── as a service ──
+
+    def start(self) -> None:
+        """Listen; what keeps it from that is raised here."""
+        self._thread.start()
+        self._opened.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Part with everybody."""
+        loop = self._serving.loop
+        if loop is not None and self._thread.is_alive():
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._serving.ending.set)
+            if threading.current_thread() is not self._thread:
+                self._thread.join(10.0)
+        self._serving.close()
+
+    def report(self) -> Mapping[str, Any]:
+        """Counts, and who is there."""
+        connected = sum(each.left is None for each in self._serving.sessions)
+        return {
+            "endpoint": self.endpoint,
+            "clients": connected,
+            "away": len(self._serving.sessions) - connected,
+            "subscriptions": sum(len(each.feeds) for each in self._serving.sessions),
+            **self._serving.counts,
+            "refused": self._serving.counts["refused"] + self._doorway.refused,
+        }
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        """Listen until it is to end."""
+        self._serving.open()
+        application = web.Application(middlewares=[self._guard], client_max_size=self.limits.body)
+        application.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/headwater.js", self._script),
+                web.get("/ws", self._sockets.serve),
+                web.get("/channels", self._channels),
+                web.post("/channels/{channel}", self._publish),
+                web.get("/channels/{channel}/events", self._follow),
+                web.options("/{path:.*}", self._preflight),
+            ]
+        )
+        runner = web.AppRunner(
+            application, access_log=None, keepalive_timeout=30.0, shutdown_timeout=2.0, handler_cancellation=True
+        )
+        try:
+            await runner.setup()
+            server = await asyncio.get_running_loop().create_server(
+                lambda: Watched(self._doorway, runner.server()),  # type: ignore[misc]
+                self._host,
+                self._port,
+                ssl=self._tls,
+            )
+        except BaseException as error:
+            self._failure = opening(error, self._host, self._port)
+            self._opened.set()
+            return
+        host, port = server.sockets[0].getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self.endpoint = f"{'https' if self._tls else 'http'}://{shown}:{port}"
+        self._opened.set()
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await self._serving.ending.wait()
+        finally:
+            sweeping.cancel()
+            server.close()
+            for session in self._serving.sessions:
+                session.wake()
+            await runner.cleanup()
+            for session in self._serving.sessions:
+                self._serving.end(session)
+
+    async def _sweep(self) -> None:
+        """Part with who has said nothing, and forget who does not come back."""
+        while True:
+            await asyncio.sleep(min(1.0, self.limits.hello))
+            self._doorway.sweep()
+            for session in self._serving.sessions.expired(monotonic()):
+                self._serving.end(session)
+
+    # ── at the door ──
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
+        """Nothing for pages of other sites, nor for names that lead here by chance; errors as JSON."""
+        self._doorway.heard(request.transport)
+        if not self._is_here(request):
+            self._serving.counts["refused"] += 1
+            return _problem(403, f"expected a Host of {', '.join(sorted(self._hosts))}; name others: hosts=[…]")
+        origin = request.headers.get("Origin", "")
+        if origin and not self._is_welcome(request, origin):
+            self._serving.counts["refused"] += 1
+            return _problem(403, "pages of this site may do nothing here; name it: WebBridge(…, origins=[…])")
+        try:
+            answer = await handler(request)
+        except web.HTTPException as error:
+            answer = _problem(error.status, error.reason)
+        except TooOften as error:
+            answer = _problem(429, str(error))
+        except SecurityError as error:
+            answer = _problem(401, str(error), {"WWW-Authenticate": 'Basic realm="headwater", charset="UTF-8"'})
+        except (EncodeError, FrameError) as error:
+            self._serving.counts["bad"] += 1
+            answer = _problem(400, str(error))
+        except HeadwaterError as error:
+            answer = _problem(403 if isinstance(error, Refused) else 400, str(error))
+        if origin and not answer.prepared:
+            answer.headers["Access-Control-Allow-Origin"] = origin
+            answer.headers["Vary"] = "Origin"
+        return answer
+
+    def _is_here(self, request: web.Request) -> bool:
+        """A page of anybody may have a name that leads to this address: who asks for that name is not meant."""
+        host = request.host.lower()
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        return name in self._hosts or not self._hosts
+
+    def _is_welcome(self, request: web.Request, origin: str) -> bool:
+        own = f"{'https' if self._tls else 'http'}://{request.host}".lower()
+        return origin.lower() in (own, *self._origins)
+
+    async def _preflight(self, request: web.Request) -> web.Response:
+        return web.Response(
+            status=204,
+            headers={
+                "Access-Control-Allow-Methods": "GET, POST",
+                "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
+                "Access-Control-Max-Age": "600",
+            },
+        )
+
+    async def _identity(self, request: web.Request) -> Identity:
+        """Of a request, by its header; SecurityError if that shows nobody."""
+        kind, _, rest = request.headers.get("Authorization", "").partition(" ")
+        user = password = token = ""
+        match kind.lower():
+            case "basic":
+                try:
+                    user, _, password = base64.b64decode(rest, validate=True).decode().partition(":")
+                except (binascii.Error, UnicodeDecodeError):
+                    raise SecurityError("Authorization: expected Basic with user:password in base64", "login") from None
+            case "bearer":
+                token = rest.strip()
+            case "":
+                pass
+            case _:
+                raise SecurityError("Authorization: expected Basic or Bearer, found another", "login")
+        return await self._serving.identified(request, user, password, token)
+
+    def _shows(self, channel: str) -> bool:
+        return any(each.matches(channel) for each in self._patterns)
+
+    # ── pages ──
+
+    async def _index(self, request: web.Request) -> web.Response:
+        text = (__doc__ or "").partition("\n\n")[2]
+        return web.Response(text=f"Headwater, node {self._node.name}\n\n{text}", content_type="text/plain")
+
+    async def _script(self, request: web.Request) -> web.Response:
+        return web.Response(text=SCRIPT.read_text(encoding="utf-8"), content_type="text/javascript")
+
+    async def _channels(self, request: web.Request) -> web.Response:
+        identity = await self._identity(request)
+        return web.json_response({"channels": await self._serving.work(self._feeds.listed, identity)})
+
+    # ── HTTP ──
+
+    async def _publish(self, request: web.Request) -> web.Response:
+        """One event, or several: all or none."""
+        identity = await self._identity(request)
+        channel = request.match_info["channel"]
+        kind = request.content_type
+        if kind not in ("application/json", "application/x-ndjson"):
+            raise FrameError(f"Content-Type: expected application/json or application/x-ndjson, found {kind}")
+        body = await request.read()
+        lines = [body] if kind == "application/json" else [line for line in body.splitlines() if line.strip()]
+        count = await self._serving.work(self._feeds.publish, identity, channel, lines)
+        self._serving.counts["published"] += count
+        return web.json_response({"published": count})
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events, until the client leaves; with Last-Event-ID it goes on where it was."""
+        identity = await self._identity(request)
+        session = await self._followed(request, identity)
+        feed = session.feeds[0]
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        )
+        if origin := request.headers.get("Origin"):
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Vary"] = "Origin"
+        await response.prepare(request)
+        try:
+            await send_until_gone(
+                self._serving,
+                session,
+                functools.partial(_send_lines, response, session.key),
+                lambda: asyncio.wait_for(response.write(b": \n\n"), self.limits.write),
+            )
+            if feed.why:
+                await response.write(b"event: ended\ndata: " + json.dumps(feed.why).encode() + b"\n\n")
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            self._serving.sessions.leave(session, monotonic())
+        return response
+
+    async def _followed(self, request: web.Request, identity: Identity) -> Session:
+        """The session of a client that follows a channel: one that it had, or a new one."""
+        key, _, number = request.headers.get("Last-Event-ID", "").rpartition(":")
+        if key and number.isdecimal() and len(number) < 17:
+            found = self._serving.sessions.resume(key, identity, {"0": int(number)})
+            if found is not None:
+                self._serving.counts["resumed"] += 1
+                return found
+        session = self._serving.begin(identity)
+        asked = messages.Subscribe(
+            0,
+            request.match_info["channel"],
+            request.query.get("where", ""),
+            {name[6:]: _value(text) for name, text in request.query.items() if name.startswith("param.")},
+        )
+        try:
+            session.feeds[0] = await self._serving.work(
+                self._feeds.open, identity, asked, functools.partial(self._serving.stir, session)
+            )
+        except BaseException:
+            self._serving.end(session)
+            raise
+        return session
+
+
+async def _send_lines(response: web.StreamResponse, key: str, id: int, feed: Any, portion: Portion) -> None:
+    """Events as server-sent ones."""
+    lines = [b"event: dropped\ndata: %d\n\n" % portion.dropped] if portion.dropped else []
+    lines += [
+        b"id: %b:%d\ndata: %b\n\n" % (key.encode(), number, data)
+        for number, data in enumerate(portion.events, portion.first)
+    ]
+    await response.write(b"".join(lines))
+    feed.acknowledge(portion.first - 1)  # what a client had before that, it need not ask for again
+
+
+def _problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response({"error": why}, status=status, headers=headers)
+
+
+def _value(text: str) -> Any:
+    """A parameter in an address: JSON, or else text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError):
+        return text
+
+
+__all__ = ["WebBridge", "WebLimits"]

@@ -1,0 +1,140 @@
+"""Subscriptions and events of web clients, at the node: what a client asks for, checked, and as the node has it.
+
+Called in threads that may wait. A policy that restricts a client is conjoined with what it asks for, as for a node.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwater.bridges.web.session import MOST_FEEDS, Feed
+from headwater.errors import FrameError, HeadwaterError
+from headwater.federation.interests.conjunction import restricted
+from headwater.federation.security.policy import Restrict
+from headwater.interest import Interest
+from headwater.types.plain import object_in
+
+if TYPE_CHECKING:
+    from headwater.bridges.web.gate import Gate
+    from headwater.bridges.web.messages import Change, Subscribe
+    from headwater.bridges.web.session import Session
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.federation.node import Node
+    from headwater.federation.security.policy import Action
+    from headwater.services.policy.identity import Identity
+
+SOURCE = "web"  # of what clients publish, at each channel
+
+
+class Refused(HeadwaterError):
+    """A rule or a policy says no, or there is no such thing: which of the two is not told."""
+
+
+class Feeds:
+    """Of one bridge. `shows` says which channels it is for."""
+
+    def __init__(self, node: Node, gate: Gate, shows: Callable[[str], bool]) -> None:
+        self._node, self._gate, self._shows = node, gate, shows
+        self._sources: dict[str, Source[Any]] = {}
+        self._lock = threading.Lock()
+
+    def listed(self, identity: Identity) -> list[dict[str, Any]]:
+        """The channels that a client may know of, with their types."""
+        sees = self._gate.sees(identity)
+        found = [each for each in self._node.channels() if self._shows(each.name) and sees(each.name)]
+        return [{"name": each.name, "type": self.described(each.name)} for each in found]
+
+    def described(self, channel: str) -> str | None:
+        """The type of a channel, in the notation of declarations."""
+        type = self._node.channel(channel).type
+        return None if type is None else str(type.record)
+
+    def check_room(self, session: Session, asked: Subscribe) -> None:
+        """Whether a client may have one more subscription, of this name."""
+        if asked.id in session.feeds:
+            raise FrameError(f"subscription {asked.id}: expected another id than one in use, found that one")
+        if len(session.feeds) >= MOST_FEEDS:
+            raise FrameError(f"expected at most {MOST_FEEDS} subscriptions of a client, found more; cancel some")
+
+    def open(self, identity: Identity, asked: Subscribe, stir: Callable[[], None]) -> Feed:
+        """A subscription; HeadwaterError if it cannot be."""
+        channel = self._allowed(identity, "subscribe", asked.channel)
+        interest = self._interest(identity, channel, asked.where, asked.params)
+        feed = Feed(asked.binary)
+        feed.asked = asked.channel, asked.where, asked.params
+        type = channel.type
+
+        def came(event: Any) -> None:
+            if type is None:
+                data = bytes(event)
+            elif asked.binary:
+                data = type.encode(event)
+            else:
+                data = type.to_json(event).encode()
+            if feed.put(data):
+                stir()
+
+        if type is None and not asked.binary:
+            raise FrameError(f"channel {asked.channel!r}: expected binary for a channel of bytes, found JSON")
+        options: dict[str, Any] = {"history": asked.history} if asked.history else {}
+        feed.subscription = channel.subscribe(came, interest, dispatch="inline", **options)
+        return feed
+
+    def change(self, identity: Identity, feed: Feed | None, asked: Change) -> dict[str, int]:
+        """Another interest for a subscription: from which event of each source on."""
+        if feed is None or feed.subscription is None:
+            raise FrameError(f"subscription {asked.id}: expected one that there is, found none")
+        where = feed.asked[1] if asked.where is None else asked.where
+        params = dict(feed.asked[2]) if asked.params is None else asked.params
+        channel = self._allowed(identity, "subscribe", feed.asked[0])
+        interest = self._interest(identity, channel, where, params)
+        points: dict[str, int] = feed.subscription.change(where=interest)
+        feed.asked = channel.name, where, params
+        return points
+
+    def cancel(self, feed: Feed) -> None:
+        """No more events of it."""
+        if feed.subscription is not None:
+            feed.subscription.cancel()
+
+    def publish(self, identity: Identity, name: str, lines: Sequence[bytes]) -> int:
+        """Events of a client, all of them or none; how many there were."""
+        channel = self._allowed(identity, "advertise", name)
+        type = channel.type
+        if type is None:
+            raise FrameError(f"channel {name!r}: expected one with a type, found one of bytes")
+        events = [type.from_dict(object_in(type, line)) for line in lines]
+        source = self._source(channel)
+        for event in events:
+            source.publish(event)
+        return len(events)
+
+    def _source(self, channel: Channel[Any]) -> Source[Any]:
+        with self._lock:
+            found = self._sources.get(channel.name)
+            if found is None or found.closed:
+                found = self._sources[channel.name] = channel.source(SOURCE)
+            return found
+
+    def _allowed(self, identity: Identity, action: Action, name: str) -> Channel[Any]:
+        """A channel on which a client may do this; the same answer for one that is not there."""
+        verdict = self._gate.decide(identity, action, name)
+        if not self._shows(name) or not verdict:
+            raise Refused(f"channel {name!r}: expected one that {identity} may use so, found none: {verdict.why}")
+        if not self._node.has_channel(name):
+            raise Refused(f"channel {name!r}: expected one that {identity} may use so, found none")
+        return self._node.channel(name)
+
+    def _interest(
+        self, identity: Identity, channel: Channel[Any], where: str, params: dict[str, Any]
+    ) -> Interest | None:
+        """What a client gets: what it asks for of what it may have."""
+        wanted = Interest(where, channel.type, params=params, notation="predicate") if where else None
+        verdict = self._gate.decide(identity, "subscribe", channel.name)
+        return restricted(wanted, verdict.interest, channel.type) if isinstance(verdict, Restrict) else wanted
+
+
+__all__ = ["Feeds", "Refused"]

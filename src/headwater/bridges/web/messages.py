@@ -1,0 +1,104 @@
+"""What a web client and a bridge say to each other over a WebSocket, as JSON: one object each, told apart by `op`.
+
+    from the client                                   from the bridge
+    hello      who it is; a session to go on with     welcome    the session, and whether it goes on
+    subscribe  to a channel, with an interest         subscribed, or refused with the reason
+    change     the parameters or the interest         changed, or refused
+    cancel     a subscription                         -
+    publish    an event                               published, or refused
+    ack        so many events of each are done with   -
+                                                      events     of a subscription, numbered from `first` on
+                                                      dropped    so many were, since the client was too slow
+                                                      ended      a subscription is over, and why
+
+Events have the form that `docs/event-types.md` says for JSON. With `binary`, those of a subscription come as binary
+messages instead: the subscription and the number of the first (two u32 and a u64, little-endian), then for each its
+length (u32) and Headwater's record.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headwater.decoders import json_decoder
+from headwater.errors import FrameError
+
+MOST_PARAMS = 64
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Text = Annotated[str, Meta(max_length=8192)]
+Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Params = Annotated[dict[Name, Any], Meta(max_length=MOST_PARAMS)]
+
+
+class ClientMessage(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=True):
+    """One of those below."""
+
+
+class Hello(ClientMessage, frozen=True, tag="hello"):
+    """Who it is, by password or token; or nobody. `session`: one that was lost, with the numbers of the last events of
+    each of its subscriptions that the client has."""
+
+    user: Annotated[str, Meta(max_length=255)] = ""
+    password: Annotated[str, Meta(max_length=1024)] = ""
+    token: Text = ""
+    session: Annotated[str, Meta(max_length=64)] = ""
+    after: Annotated[dict[str, Count], Meta(max_length=1024)] = {}
+
+
+class Subscribe(ClientMessage, frozen=True, tag="subscribe"):
+    """To a channel; `id` is the client's name for it. `history`: of so many past events first."""
+
+    id: Id
+    channel: Name
+    where: Text = ""
+    params: Params = {}
+    history: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    binary: bool = False
+
+
+class Change(ClientMessage, frozen=True, tag="change"):
+    """Of a subscription: other parameters, or another interest, from an exact point on."""
+
+    id: Id
+    where: Text | None = None
+    params: Params | None = None
+
+
+class Cancel(ClientMessage, frozen=True, tag="cancel"):
+    """No more events of a subscription."""
+
+    id: Id
+
+
+class Publish(ClientMessage, frozen=True, tag="publish"):
+    """An event; `id` is in the answer."""
+
+    id: Id
+    channel: Name
+    event: Any
+
+
+class Ack(ClientMessage, frozen=True, tag="ack"):
+    """Events up to these numbers are done with, by subscription: they need not be kept."""
+
+    upto: Annotated[dict[str, Count], Meta(max_length=1024)]
+
+
+Message = Hello | Subscribe | Change | Cancel | Publish | Ack
+_DECODE = json_decoder(Message).decode  # type: ignore[arg-type, var-annotated]
+
+
+def read(data: str) -> Message:
+    """A message of a client; FrameError, which says what is wrong with it, if it is none."""
+    try:
+        found: Message = _DECODE(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise FrameError(f"expected a message as the page of web clients has them, found: {error}") from None
+    return found
+
+
+__all__ = ["Ack", "Cancel", "Change", "Hello", "Message", "Publish", "Subscribe", "read"]

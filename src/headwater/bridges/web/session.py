@@ -1,0 +1,173 @@
+"""Sessions of web clients: what was sent to each, until it says that it has it: so one that comes back goes on.
+
+The events of a subscription are numbered from 1. They wait here in a ring (`Ring`, as everything that may have to go
+again), bounded in number and bytes: of a client that is too slow, or stays away too long, the oldest are dropped, and
+that is told. No network and no clock: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headwater.channel.backlog.ring import Ring
+from headwater.services.policy.identity import Identity
+
+WINDOW_EVENTS = 4096  # of one subscription, that are kept for its client
+WINDOW_BYTES = 4 << 20
+MOST_FEEDS = 256  # subscriptions of one session
+MOST_SESSIONS = 4096
+BATCH_BYTES = 1 << 18  # of one message with events
+
+
+class Slot(NamedTuple):
+    """An event that was, or is to be, sent."""
+
+    number: int
+    data: bytes
+
+
+class Portion(NamedTuple):
+    """What is next of a subscription: events numbered from `first` on, and how many before them were lost."""
+
+    first: int
+    events: list[bytes]
+    dropped: int
+
+
+class Feed:
+    """A subscription of a client. Threads of sources put events in; the thread of the network takes them out."""
+
+    def __init__(self, binary: bool = False, *, events: int = WINDOW_EVENTS, size: int = WINDOW_BYTES) -> None:
+        self.binary = binary
+        self._events, self._size = events, size
+        self._ring: Ring[Slot] = Ring()
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self.number = 0  # of the last that was put in
+        self.sent = 0  # of the last that was taken out
+        self.dropped = 0  # in all: before they were sent, or before the client had them
+        self._untold = 0  # of which the client does not know
+        self.subscription: Any = None
+        self.asked: tuple[str, str, dict[str, Any]] = ("", "", {})  # channel, interest and parameters
+        self.why = ""  # why it has ended, if it has
+
+    def put(self, data: bytes) -> bool:
+        """One more event; whether nothing was waiting before."""
+        with self._lock:
+            idle = self.sent == self.number and not self._untold
+            self.number += 1
+            self._ring.append(Slot(self.number, data))
+            self._bytes += len(data)
+            while len(self._ring) > 1 and (len(self._ring) > self._events or self._bytes > self._size):
+                gone = self._ring.popleft()
+                self._bytes -= len(gone.data)
+                if gone.number > self.sent:
+                    self.sent = gone.number
+                    self.dropped += 1
+                    self._untold += 1
+            return idle
+
+    def take(self, most: int = BATCH_BYTES) -> Portion | None:
+        """What is next, as much as fits into one message; None if nothing is."""
+        with self._lock:
+            if self.sent == self.number and not self._untold:
+                return None
+            slots, size = list[bytes](), 0
+            for slot in self._ring.after(self.sent):
+                if slots and size + len(slot.data) > most:
+                    break
+                slots.append(slot.data)
+                size += len(slot.data)
+            untold, self._untold = self._untold, 0
+            first = self.sent + 1
+            self.sent += len(slots)
+            return Portion(first, slots, untold)
+
+    def acknowledge(self, upto: int) -> None:
+        """The client has these. It cannot have what was not sent."""
+        with self._lock:
+            self._bytes -= sum(len(slot.data) for slot in self._ring.release(min(upto, self.sent)))
+
+    def resume(self, after: int) -> None:
+        """The client is back, and has events up to this number: the rest goes again, as far as it is kept."""
+        with self._lock:
+            after = min(max(after, 0), self.sent)
+            first = self._ring[0].number if self._ring else self.number + 1
+            missing = max(0, first - 1 - after)
+            self.dropped += missing
+            self._untold += missing
+            self.sent = max(after, first - 1)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to send."""
+        return self.sent < self.number or self._untold > 0
+
+
+@dataclass(eq=False)
+class Session:
+    """A client, connected or away for a moment."""
+
+    key: str
+    identity: Identity
+    feeds: dict[int, Feed] = field(default_factory=dict)
+    left: float | None = None  # when its connection ended; None while it has one
+    wake: Callable[[], None] = lambda: None  # tells its connection that there is something to send
+
+    def pending(self) -> Iterator[tuple[int, Feed]]:
+        """Subscriptions with something to send, or that have ended."""
+        return ((id, feed) for id, feed in list(self.feeds.items()) if feed.waiting or feed.why)
+
+
+class Sessions:
+    """Those of one bridge; only the thread of its network is here."""
+
+    def __init__(self, keep: float, *, most: int = MOST_SESSIONS) -> None:
+        self.keep, self._most = keep, most
+        self._all: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._all.values()))
+
+    def begin(self, identity: Identity) -> Session | None:
+        """A new one; None if there are too many."""
+        if len(self._all) >= self._most:
+            return None
+        made = Session(secrets.token_urlsafe(24), identity)
+        self._all[made.key] = made
+        return made
+
+    def resume(self, key: str, identity: Identity, after: dict[str, int]) -> Session | None:
+        """The one that a client has lost; None if it is not there any more, or is another's."""
+        found = self._all.get(key)
+        if found is None or (found.identity.user, found.identity.how) != (identity.user, identity.how):
+            return None
+        found.left, found.identity = None, identity
+        for id, feed in found.feeds.items():
+            feed.resume(after.get(str(id), 0))
+        return found
+
+    def leave(self, session: Session, now: float) -> None:
+        """Its connection has ended: it is kept for a while."""
+        session.left, session.wake = now, lambda: None
+
+    def end(self, session: Session) -> list[Feed]:
+        """It is no more: the subscriptions that are to be cancelled."""
+        self._all.pop(session.key, None)
+        feeds = list(session.feeds.values())
+        session.feeds.clear()
+        return feeds
+
+    def expired(self, now: float) -> list[Session]:
+        """Those whose clients have stayed away for too long."""
+        return [each for each in self._all.values() if each.left is not None and now - each.left > self.keep]
+
+
+__all__ = ["MOST_FEEDS", "Feed", "Portion", "Session", "Sessions"]

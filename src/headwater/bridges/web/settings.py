@@ -1,0 +1,86 @@
+"""What may be said of a bridge of web clients: where it listens, to whom, and what a client may cost."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from headwater.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from headwater.bridges.web.gate import Gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebLimits:
+    """What a client may cost. Seconds, bytes and numbers."""
+
+    connections: int = 2048
+    message: int = 1 << 16  # bytes of a message of a WebSocket
+    body: int = 1 << 20  # bytes of a POST
+    rate: float = 1000.0  # messages a second, of one client
+    burst: int = 2000
+    hello: float = 5.0  # seconds until a client must have said who it is, or sent a request
+    write: float = 30.0  # seconds in which it must take what is sent
+    ping: float = 20.0  # seconds between signs of life of an idle WebSocket
+
+
+def address(listen: str) -> tuple[str, int]:
+    """The host and port of HOST:PORT."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535 or not host:
+        raise ConfigError([ConfigProblem("WebBridge: listen", "HOST:PORT, such as 127.0.0.1:8080", repr(listen))])
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    """The context of PEM files, if there are any."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "key" if key is None else "certificate"
+        raise ConfigError([ConfigProblem(f"WebBridge: {missing}", "certificate and key together", "one of them")])
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        made.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            [ConfigProblem("WebBridge: certificate", "PEM files that belong together", str(error))]
+        ) from None
+    return made
+
+
+def check_reach(listen: str, loopback: bool, tls: bool, gate: Gate) -> None:
+    """Nothing leaves the machine in the clear, or for everybody, unless that was said."""
+    problems: list[ConfigProblem] = []
+    if not loopback and not tls and not gate.security.open:
+        hint = "give certificate= and key=; or stay on this machine: 127.0.0.1:8080"
+        problems.append(ConfigProblem("WebBridge: listen", "TLS beyond this machine", listen, hint))
+    if not gate.anonymous and not gate.knows_somebody:
+        hint = "give the node Security(users=…), issuers=[…], or let everybody in who reaches it: anonymous=True"
+        problems.append(ConfigProblem("WebBridge", "a way to log in", "none", hint))
+    if problems:
+        raise ConfigError(problems)
+
+
+def opening(error: BaseException, host: str, port: int) -> BaseException:
+    """What is said where it cannot listen."""
+    if isinstance(error, OSError):
+        problem = ConfigProblem("WebBridge: listen", "an address where it may listen", f"{host}:{port}: {error}")
+        return ConfigError([problem])
+    return error
+
+
+__all__ = ["WebLimits", "address", "check_reach", "is_loopback", "opening", "tls"]

@@ -1,0 +1,171 @@
+"""WebSockets of web clients: a hello, then whatever a client asks, and events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from headwater.bridges.web import messages
+from headwater.bridges.web.serving import Serving, said_as, send_until_gone, short
+from headwater.bridges.web.session import Portion, Session
+from headwater.errors import ClosedError, FrameError, HeadwaterError, SecurityError
+
+
+class SocketServer:
+    """Of one bridge."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """A client, from its hello until it leaves."""
+        socket = web.WebSocketResponse(
+            max_msg_size=self._serving.limits.message,
+            heartbeat=self._serving.limits.ping,
+            autoping=True,
+            compress=False,
+        )
+        await socket.prepare(request)
+        try:
+            session = await asyncio.wait_for(self._greeted(request, socket), self._serving.limits.hello)
+        except TimeoutError:
+            await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"expected a hello")
+            return socket
+        if session is None:
+            return socket
+        sending = asyncio.create_task(self._send_all(session, socket))
+        try:
+            await self._hear(session, socket)
+        finally:
+            sending.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await sending
+            self._serving.sessions.leave(session, monotonic())
+            if socket.close_code == WSCloseCode.OK or self._serving.ending.is_set():
+                self._serving.end(session)  # it has said goodbye
+        return socket
+
+    async def _greeted(self, request: web.Request, socket: web.WebSocketResponse) -> Session | None:
+        """The session of who has said who it is; None if it was parted with."""
+        first = await socket.receive()
+        if first.type != WSMsgType.TEXT:
+            await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"expected text")
+            return None
+        try:
+            hello = messages.read(first.data)
+            if not isinstance(hello, messages.Hello):
+                raise FrameError("expected a hello first, found another message")
+            identity = await self._serving.identified(request, hello.user, hello.password, hello.token)
+        except (SecurityError, FrameError) as error:
+            self._serving.counts["refused"] += 1
+            await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
+            return None
+        session = self._serving.sessions.resume(hello.session, identity, hello.after) if hello.session else None
+        resumed = session is not None
+        self._serving.counts["resumed"] += resumed
+        if session is None:
+            try:
+                session = self._serving.begin(identity)
+            except web.HTTPServiceUnavailable as error:
+                await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=error.reason.encode())
+                return None
+        await socket.send_str(said_as(op="welcome", session=session.key, resumed=resumed, user=identity.user))
+        return session
+
+    async def _hear(self, session: Session, socket: web.WebSocketResponse) -> None:
+        """What a client says, one message after the other, no faster than it may."""
+        tokens, last = float(self._serving.limits.burst), monotonic()
+        async for message in socket:
+            now = monotonic()
+            tokens = min(self._serving.limits.burst, tokens + (now - last) * self._serving.limits.rate) - 1
+            last = now
+            if tokens < 0:
+                self._serving.counts["refused"] += 1
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many messages")
+                return
+            if message.type != WSMsgType.TEXT:
+                self._serving.counts["bad"] += 1
+                await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"expected text")
+                return
+            try:
+                said = messages.read(message.data)
+            except FrameError as error:
+                self._serving.counts["bad"] += 1
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
+                return
+            answer = await self._answer(session, said)
+            if answer is not None:
+                await asyncio.wait_for(socket.send_str(answer), self._serving.limits.write)
+            session.wake()
+
+    async def _answer(self, session: Session, said: messages.Message) -> str | None:
+        """What a message leads to; errors are answers."""
+        id = getattr(said, "id", None)
+        try:
+            match said:
+                case messages.Subscribe():
+                    self._serving.feeds.check_room(session, said)
+                    feed = await self._serving.work(
+                        self._serving.feeds.open, session.identity, said, functools.partial(self._serving.stir, session)
+                    )
+                    session.feeds[said.id] = feed
+                    return said_as(op="subscribed", id=id, type=self._serving.feeds.described(said.channel))
+                case messages.Change():
+                    points = await self._serving.work(
+                        self._serving.feeds.change, session.identity, session.feeds.get(said.id), said
+                    )
+                    return said_as(op="changed", id=id, points=points)
+                case messages.Cancel():
+                    if (ended := session.feeds.pop(said.id, None)) is not None:
+                        await self._serving.work(self._serving.feeds.cancel, ended)
+                case messages.Publish():
+                    data = msgspec.json.encode(said.event)
+                    await self._serving.work(self._serving.feeds.publish, session.identity, said.channel, [data])
+                    self._serving.counts["published"] += 1
+                    return said_as(op="published", id=id)
+                case messages.Ack():
+                    for name, upto in said.upto.items():
+                        feed = session.feeds.get(int(name)) if name.isdecimal() and len(name) < 11 else None
+                        if feed is not None:
+                            feed.acknowledge(upto)
+                case messages.Hello():
+                    return said_as(op="refused", why="expected one hello, found another")
+        except ClosedError as error:
+            return said_as(op="refused", id=id, why=str(error))
+        except HeadwaterError as error:
+            self._serving.counts["bad"] += 1
+            return said_as(op="refused", id=id, why=str(error))
+        return None
+
+    async def _send_all(self, session: Session, socket: web.WebSocketResponse) -> None:
+        """Events to one client; one that does not take them is parted with, and may come back."""
+
+        async def send(id: int, feed: Any, portion: Portion) -> None:
+            if portion.dropped:
+                await socket.send_str(said_as(op="dropped", id=id, count=portion.dropped))
+            if portion.events and feed.binary:
+                parts = [id.to_bytes(4, "little"), bytes(4), portion.first.to_bytes(8, "little")]
+                for data in portion.events:
+                    parts += (len(data).to_bytes(4, "little"), data)
+                await socket.send_bytes(b"".join(parts))
+            elif portion.events:
+                head = f'{{"op":"events","id":{id},"first":{portion.first},"events":['.encode()
+                await socket.send_str((head + b",".join(portion.events) + b"]}").decode())
+            if feed.why:
+                await socket.send_str(said_as(op="ended", id=id, why=feed.why))
+                session.feeds.pop(id, None)
+
+        try:
+            await send_until_gone(self._serving, session, send)
+        except (ConnectionError, TimeoutError):
+            self._serving.counts["refused"] += 1
+            await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow")
+
+
+__all__ = ["SocketServer"]
