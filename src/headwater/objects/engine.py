@@ -22,6 +22,7 @@ from headwater.objects.outbox import Outbox
 from headwater.objects.queue import Queue
 from headwater.objects.reactions import Outlets, Told
 from headwater.objects.shares import Line
+from headwater.objects.triggers import description
 from headwater.objects.triggers.administration import Triggers
 from headwater.objects.triggers.tables import TRIGGERS
 from headwater.objects.turn import Cascades, Turns
@@ -189,12 +190,16 @@ class ObjectEngine:
 
     def prepare_trigger(self, trigger: Trigger) -> None:
         """The same of a trigger that is to be installed."""
+        self.triggers.prepare(trigger, self._committed_type)
 
-        def type_of(object: str) -> EventType | None:
-            row = tables.row_of(self._tables, object)
-            return None if row is None else self.types.numbered(row[1]).type
+    def explain_trigger(self, trigger: Trigger) -> str:
+        """A trigger in words that is not installed; HeadwaterError with all that is wrong with it."""
+        made = self.triggers.checked(trigger, self._committed_type)
+        return description.explain(made, self.triggers.channel(made), self.triggers)
 
-        self.triggers.prepare(trigger, type_of)
+    def _committed_type(self, object: str) -> EventType | None:
+        row = tables.row_of(self._tables, object)
+        return None if row is None else self.types.numbered(row[1]).type
 
     def count(self, pattern: str, most: int) -> int:
         """How many objects have names that fit; no more than so many are looked at."""

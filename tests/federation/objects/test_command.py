@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import main
+from headwater.errors import HeadwaterWarning
+from headwater.objects import over
 from tests.federation.nodes import Nodes, nodes
 
 Call = Callable[..., str]
@@ -27,6 +29,7 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
             said = capsys.readouterr()
             return said.err if code else said.out
 
+        called.plant = plant  # type: ignore[attr-defined]
         yield called
 
 
@@ -45,6 +48,39 @@ def test_objects_are_made_changed_read_listed_and_ended(call: Call) -> None:
     assert "more than 1" in call("list", "//plant", "--most", "1")
     call("destroy", "//plant/b", "--only-if", "it.level > 2")
     assert "//plant/b" not in call("list", "//plant")
+
+
+def test_triggers_are_listed_and_explained(call: Call) -> None:
+    objects = call.plant.objects  # type: ignore[attr-defined]
+    with objects.transaction() as t:
+        t.create("a", "Tank", level=1.0, at={"x": 1, "y": 2})
+    with pytest.warns(HeadwaterWarning, match="high -> high"):
+        objects.trigger(
+            "high", on="a", when="becomes", where="new.level > :most and past.mean > 1", params={"most": 5.0},
+            history={"past": over("new.level", "1 hour")}, notify={"level": "new.level"},
+            do=lambda t: t.update("a", label="high", event=True),
+        )  # fmt: skip
+    for level in (6.0, 7.0):
+        with objects.transaction() as t:
+            t.update("a", level=level, event=True)
+    [found] = map(json.loads, call("triggers", "//plant", "--json").splitlines())
+    assert (found["name"], found["on"], found["fired"], found["failed"]) == ("high", "//plant/a", 1, 0)
+    assert "//plant/a" in call("triggers", "//plant")
+    told = call("explain", "//plant", "high")
+    for text in (
+        "1 of 2 parts decided by the index",
+        "native operations an event",
+        "at the moment of 1, 3 values in all",
+        "may set each other off without end: high -> high",
+        "one message at each firing for each other node",
+        "1 fired",
+    ):
+        assert text in told, told
+    told = call("explain", "//plant", "--on", "a", "--when", "becomes", "--where", "new.level > :m", "--param", "m=3")
+    assert "not installed" in told and ":m = 3" in told and "of another node" in told
+    assert list(objects.triggers) == ["high"]
+    assert "not both" in call("explain", "//plant", code=2)
+    assert "new.lvl" in call("explain", "//plant", "--on", "a", "--where", "new.lvl > 3", code=2)
 
 
 def test_what_is_wrong_is_said_in_a_line_that_names_it(call: Call) -> None:

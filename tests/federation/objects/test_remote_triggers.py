@@ -131,6 +131,24 @@ def test_it_does_nothing_and_sees_only_what_its_node_may(make: Nodes, tmp_path: 
     assert plant.objects.triggers == {} and "secret" in plant.objects
 
 
+def test_another_node_is_told_of_its_own_triggers_and_of_what_it_may_inspect(make: Nodes, tmp_path: Path) -> None:
+    rights = Rights()
+    plant = Plant(make, tmp_path, security={"policy": rights})
+    tank(plant)
+    plant.objects.trigger("open", on="tank", when="each", notify=True)
+    plant.objects.trigger("hidden", on="tank", when="each", inputs={"s": "secret"}, where="s.key > 1", notify=True)
+    mine = plant.remote.trigger("mine", on="tank", when="each", where="new.level > 5")
+    rights.no = {("inspect", "objects.Secret"): Deny("no")}
+    assert [each.name for each in plant.remote.triggers()] == [mine.name, "open"]
+    assert "new.level > 5" in mine.explain() and "on //plant/tank" in plant.remote.explain("open")
+    with pytest.raises(FederationError, match="may know of"):
+        plant.remote.explain("hidden")
+    rights.no = {("inspect", "objects.Tank"): Deny("no"), ("install", "objects.Secret"): Deny("no")}
+    assert [each.name for each in plant.remote.triggers()] == [mine.name]
+    with pytest.raises(FederationError, match="type: "):
+        plant.remote.explain_trigger("t", on="secret", when="each", where="new.key > 1")
+
+
 def test_an_input_that_is_of_another_type_by_now_is_missing(make: Nodes, tmp_path: Path) -> None:
     plant = Plant(make, tmp_path)
     tank(plant)

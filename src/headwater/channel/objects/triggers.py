@@ -147,7 +147,8 @@ class Trigger:
     def explain(self) -> str:
         """What it listens to, what decides it, what comes of it, and how it went, in words."""
         found, home = self._triggers.engine.triggers.found(self.name), self._home
-        told = description.explain(found, self._triggers.engine.triggers.channel(found))
+        triggers = self._triggers.engine.triggers
+        told = description.explain(found, triggers.channel(found), triggers)
         return told if home is None else f"{told}\n{home.explain()}"
 
     def report(self) -> dict[str, Any]:
@@ -285,6 +286,18 @@ class HasTriggers:
             warnings.warn(f"trigger {made.name!r}: {warning}", HeadwaterWarning, stacklevel=3)
         self._announce(said["name"])
         return Trigger(self, said["name"])
+
+    def explain_trigger(self, name: str, *, on: str | Sequence[str], when: When, do: Does = (), **more: Any) -> str:
+        """What `trigger` with the same would install, in words: what decides it, what it costs and remembers, what
+        comes of it, and whether it may set itself off. Nothing is installed; all that is wrong is told at once."""
+        if callable(do):
+            builder = ActionBuilder(self._node.name)
+            do(builder)
+            do = builder
+        built = do.build() if isinstance(do, TransactionBuilder) else do
+        return self.engine.explain_trigger(
+            definition.trigger(name, on=on, when=when, do=built, node=self._node.name, **more)
+        )
 
     def map_channel(
         self,

@@ -22,8 +22,12 @@ examples:
   headwater objects get //plant/fleet/car7.position --connect tcp/127.0.0.1:7447
   headwater objects create //plant/fleet/car8 Vehicle speed=0.0 --connect tcp/127.0.0.1:7447
   headwater objects update //plant/fleet/car7 --compute 'speed=speed + 1' --only-if 'it.speed < 10' --event --connect …
+  headwater objects triggers //plant --connect tcp/127.0.0.1:7447
+  headwater objects explain //plant low-fuel --connect tcp/127.0.0.1:7447
+  headwater objects explain //plant --on 'fleet/*' --type Vehicle --when becomes --where 'new.speed > 30' --connect …
   headwater listen objects.Vehicle --where "new.speed > 30" --connect tcp/127.0.0.1:7447    their changes
 """
+_COUNTS = ("evaluated", "fired", "vetoed", "failed", "failure")
 Joins = Callable[[argparse.Namespace], "Joining"]
 
 
@@ -51,6 +55,18 @@ def add_objects(commands: Any, add_joining: Callable[[argparse.ArgumentParser], 
     listed.add_argument("--json", action="store_true", help="a line of JSON for each, with its name")
     listed.add_argument("--most", type=whole, default=100, help="show so many at most (default: %(default)s)")
     kind("get", "an object or a member of it, as JSON", _get).add_argument("object", help="//NODE/PATH")
+    triggers = kind("triggers", "the triggers of a node, with their counts", _triggers)
+    triggers.add_argument("node", help="//NODE")
+    triggers.add_argument("--json", action="store_true", help="a line of JSON for each")
+    explain = kind("explain", "a trigger of a node in words, or one that would be installed there", _explain)
+    explain.add_argument("node", help="//NODE")
+    explain.add_argument("trigger", nargs="?", default="", help="its name; none: the one that the options say")
+    explain.add_argument("--on", action="append", default=[], metavar="EVENT", help="what it would listen to")
+    explain.add_argument("--when", choices=("each", "becomes"), default="each", help="(default: %(default)s)")
+    explain.add_argument("--where", default="", metavar="CONDITION", help="over old, new, last, event")
+    explain.add_argument("--type", default="", help="of the objects, where their names do not tell")
+    explain.add_argument("--notify", action="append", default=[], metavar="NAME=EXPRESSION", help="what it would tell")
+    explain.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter")
     create = kind("create", "make an object", _create)
     create.add_argument("object", help="//NODE/PATH")
     create.add_argument("type", help="of the object")
@@ -117,6 +133,51 @@ def _get(args: argparse.Namespace, joining: Joins) -> int:
         with objects.transaction() as t:
             t.read(path, as_="value")
         print(json.dumps(t.results["value"], default=str))
+    return 0
+
+
+def _triggers(args: argparse.Namespace, joining: Joins) -> int:
+    """A table, or a line of JSON for each."""
+    from headwater.text_tables import table
+
+    with _objects(args, joining, args.node) as (objects, _):
+        found = list(objects.triggers())
+    if args.json:
+        for each in found:
+            counts = {name: getattr(each, name) for name in _COUNTS}
+            print(json.dumps({"name": each.name, "on": each.on, "when": each.when, "enabled": each.enabled, **counts}))
+        return 0
+    rows = [
+        (
+            each.name,
+            each.on,
+            each.when + ("" if each.enabled else ", disabled"),
+            *(getattr(each, name) for name in _COUNTS),
+        )
+        for each in found
+    ]
+    head = ("trigger", "on", "when", "evaluated", "fired", "vetoed", "failed", "last failure")
+    print("\n".join(table(head, rows, indent="")))
+    return 0
+
+
+def _explain(args: argparse.Namespace, joining: Joins) -> int:
+    """One that is installed, by its name; else one that the options say."""
+    if bool(args.trigger) == bool(args.on):
+        raise ObjectError(
+            "explain: expected the name of a trigger, or --on for one that is not installed, and not both"
+        )
+    with _objects(args, joining, args.node) as (objects, _):
+        if args.trigger:
+            print(objects.explain(args.trigger))
+            return 0
+        notify = dict(pairs("--notify", "EXPRESSION", args.notify))
+        print(
+            objects.explain_trigger(
+                "this", on=args.on, when=args.when, where=args.where, type=args.type, notify=notify or True,
+                params=given_params(args.param) or None,
+            )
+        )  # fmt: skip
     return 0
 
 

@@ -24,11 +24,14 @@ from headwater.federation.wire.object_requests import (
     MAX_TRANSACTION,
     MOST_WAIT,
     CollectOutcome,
+    ExplainTrigger,
     InstallTrigger,
     ReadObjects,
     SubmitTransaction,
+    TellTriggers,
     TellTypes,
     TransactionIs,
+    TriggerRow,
 )
 from headwater.federation.wire.requests import unpack_type
 from headwater.objects.builder import Submitted, TransactionBuilder
@@ -200,7 +203,7 @@ class RemoteObjects:
     ) -> RemoteTrigger:
         """Have the owner judge a trigger, and tell of it: as `trigger` of one's own objects, without an action. One
         notification crosses for this node, however many subscribe to it. An equal one of this node's is that one."""
-        made = definition.trigger(
+        made = self._defined(
             name,
             on=on,
             when=when,
@@ -210,11 +213,35 @@ class RemoteObjects:
             history=history,
             notify=notify,
             params=params,
-            node=self.owner,
         )
-        made = structs.replace(made, type=made.type or self._type_listened(made), inputs=self._typed(made))
         found = self._ask(InstallTrigger(definition.pack(made)), monotonic() + TIMEOUT)
         return RemoteTrigger(self._context, lambda request: self._ask(request, monotonic() + TIMEOUT), found)
+
+    def _defined(self, name: str, **given: Any) -> Trigger:
+        """With the types of all objects that it means, which the owner wants to be told."""
+        made = definition.trigger(name, node=self.owner, **given)
+        return structs.replace(made, type=made.type or self._type_listened(made), inputs=self._typed(made))
+
+    def explain_trigger(self, name: str, *, on: str | Sequence[str], when: When, **more: Any) -> str:
+        """What `trigger` with the same would have the owner install, in words; nothing is installed."""
+        made = self._defined(name, on=on, when=when, **{"notify": True, **more})
+        [row] = self._ask(ExplainTrigger(definition.pack(made)), monotonic() + TIMEOUT).rows
+        return str(row.text)
+
+    def triggers(self) -> Iterator[TriggerRow]:
+        """Triggers there, by name, with their counts: those of this node, and those about what it may `inspect`."""
+        after = ""
+        while True:
+            page = self._ask(TellTriggers("", after), monotonic() + TIMEOUT)
+            yield from page.rows
+            if not page.next or page.next <= after:
+                return
+            after = page.next
+
+    def explain(self, trigger: str) -> str:
+        """A trigger there in words: who decides which part, what it costs and remembers, and how it went."""
+        [row] = self._ask(TellTriggers(trigger), monotonic() + TIMEOUT).rows
+        return str(row.text)
 
     def _type_listened(self, trigger: Trigger) -> str:
         """That of the first object that it names."""

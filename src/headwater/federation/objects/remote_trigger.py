@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ObjectError
-from headwater.federation.wire.object_requests import ChangeTrigger, RemoveTrigger, TriggerIs
+from headwater.federation.wire.object_requests import ChangeTrigger, RemoveTrigger, TellTriggers, TriggerIs
 from headwater.federation.wire.requests import pack_params, unpack_type
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ class RemoteTrigger:
         found: TriggerIs = self._ask(ChangeTrigger(self.name, packed, enabled))
         self.turn = found.turn
         return found.turn
+
+    def explain(self) -> str:
+        """All of it in words, by its owner: what decides it, what it costs and remembers, and how it went."""
+        [row] = self._ask(TellTriggers(self.name)).rows
+        return str(row.text)
 
     def remove(self) -> None:
         """It is no more."""

@@ -31,6 +31,8 @@ _ANSWERS: tuple[tuple[Any, Answer], ...] = (
     (wire.InstallTrigger, lambda _, triggers: triggers.install),
     (wire.ChangeTrigger, lambda _, triggers: triggers.change),
     (wire.RemoveTrigger, lambda _, triggers: triggers.remove),
+    (wire.TellTriggers, lambda _, triggers: triggers.tell),
+    (wire.ExplainTrigger, lambda _, triggers: triggers.explain),
 )
 
 

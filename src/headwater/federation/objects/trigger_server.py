@@ -9,13 +9,26 @@ name begins with the node that has asked for it, which is the group of its trigg
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from headwater.errors import ObjectError
 from headwater.federation.objects.rights import may_watch, open_types
-from headwater.federation.wire.object_requests import ChangeTrigger, InstallTrigger, RemoveTrigger, TriggerIs
+from headwater.federation.wire.object_requests import (
+    MOST_ROWS,
+    MOST_TEXT,
+    MOST_TOLD,
+    ChangeTrigger,
+    ExplainTrigger,
+    InstallTrigger,
+    RemoveTrigger,
+    TellTriggers,
+    TriggerIs,
+    TriggerRow,
+    TriggersAre,
+)
 from headwater.federation.wire.requests import Accepted, pack_type, unpack_params
 from headwater.objects.operations import MAX_TEXTS, Outcome, Transaction
 from headwater.objects.triggers import definition
@@ -31,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.request_registry import Caller
     from headwater.objects.operations import Administer
     from headwater.objects.triggers.definition import Trigger
+    from headwater.objects.triggers.installed import Installed
 
 MOST_TRIGGERS = 1_000  # of one other node
 SHORTEST = 100_000  # µs of `every` and `unchanged` in triggers of other nodes
@@ -43,14 +57,19 @@ class TriggerServer:
     def __init__(self, objects: Objects, context: Context, budgets: Budgets) -> None:
         self._objects, self._context, self._budgets = objects, context, budgets
 
-    def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
-        group, sent = _group(caller), definition.unpack(request.trigger)
+    def _asked(self, caller: Caller, data: bytes) -> Trigger:
+        """What another node wants, as it would be installed for it; ObjectError with all that it may not."""
+        group, sent = _group(caller), definition.unpack(data)
         if problems := [*_harmful(sent), *self._hidden(caller, sent)]:
             raise ObjectError("\n".join([f"trigger {sent.name!r}:", *(f"  - {each}" for each in problems)]))
+        return msgspec.structs.replace(sent, name=f"{group}.{sent.name}", group=group, priority=0)
+
+    def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
+        made = self._asked(caller, request.trigger)
+        group = made.group
         own = [each for each in self._objects.engine.triggers.registry if each.trigger.group == group]
-        if len(own) >= MOST_TRIGGERS and all(each.name != f"{group}.{sent.name}" for each in own):
+        if len(own) >= MOST_TRIGGERS and all(each.name != made.name for each in own):
             raise ObjectError(f"expected at most {MOST_TRIGGERS:,} triggers of a node, found as many; remove some")
-        made = msgspec.structs.replace(sent, name=f"{group}.{sent.name}", group=group, priority=0)
         if made.fingerprint not in self._objects.engine.triggers.registry.by_fingerprint:
             self._must_have_room(made)
         with self._budgets.measured(caller.peer.id):
@@ -104,6 +123,44 @@ class TriggerServer:
             _run(self._objects, removing(request.name))
         return Accepted()
 
+    # ── telling ──
+
+    def tell(self, caller: Caller, request: TellTriggers) -> TriggersAre:
+        """Those that it has installed itself, and those about what it may `inspect`."""
+        registry, known = self._objects.engine.triggers.registry, self._known_to(caller)
+        if request.name:
+            found = registry.by_name.get(request.name)
+            if found is None or not known(found):
+                raise ObjectError(f"trigger {request.name!r}: expected one that this node may know of, found none")
+            text = self._objects.triggers[request.name].explain()
+            return TriggersAre([_row(found, text)])
+        names = sorted(each.name for each in registry if each.name > request.after and known(each))
+        rows = [_row(registry.by_name[name]) for name in names[:MOST_ROWS] if name in registry.by_name]
+        return TriggersAre(rows, names[MOST_ROWS - 1] if len(names) > MOST_ROWS else "")
+
+    def _known_to(self, caller: Caller) -> Callable[[Installed], bool]:
+        """Which triggers it may know of: by all types of objects and channels that they are about."""
+        types, decide, group = self._objects.engine.types, self._context.security.decide, _group(caller)
+        closed = [each.type for each in types.values() if not decide(caller.principal, "inspect", each.channel)]
+
+        def known(installed: Installed) -> bool:
+            if installed.trigger.asker == group:
+                return True
+            listened = [each.name for each in installed.trigger.on if each.kind == "channel"]
+            subjects = [each.subject for each in installed.condition.entries] + list(installed.inputs.values())
+            return not any(each in closed for each in subjects) and all(
+                decide(caller.principal, "inspect", each) for each in listened
+            )
+
+        return known
+
+    def explain(self, caller: Caller, request: ExplainTrigger) -> TriggersAre:
+        """One that is not installed: it is checked as if it were to be."""
+        made = self._asked(caller, request.trigger)
+        with self._budgets.measured(caller.peer.id):
+            text = self._objects.engine.explain_trigger(made)
+        return TriggersAre([TriggerRow(made.name, _listened(made), made.when, made.enabled, text=text[:MOST_TEXT])])
+
     def _must_be_own(self, group: str, name: str) -> None:
         if not name.startswith(f"{group}."):
             raise ObjectError(f"trigger {name!r}: expected one that this node has installed, found another")
@@ -117,6 +174,20 @@ class TriggerServer:
         self._objects._announce(name)
         told = [each[:1000] for each in warnings[:100]]
         return TriggerIs(name, triggers.channel(found), type, outcome.turn, told)
+
+
+def _listened(trigger: Trigger) -> str:
+    on = trigger.on if trigger.distributed is None else trigger.distributed.on
+    return ", ".join(map(str, on))[:MOST_TOLD]
+
+
+def _row(installed: Installed, text: str = "") -> TriggerRow:
+    trigger, counts = installed.trigger, installed.counts
+    when = trigger.when if trigger.distributed is None else trigger.distributed.when
+    return TriggerRow(
+        trigger.name, _listened(trigger), when, trigger.enabled, counts.evaluated, counts.fired, counts.vetoed,
+        counts.failed, counts.failure[:MOST_TOLD], text[:MOST_TEXT],
+    )  # fmt: skip
 
 
 def _group(caller: Caller) -> str:

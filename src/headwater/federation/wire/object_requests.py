@@ -4,6 +4,9 @@ SubmitTransaction   have the owner run a transaction; asked again with the same 
 CollectOutcome      what has become of one
 ReadObjects         a page of objects, as they are
 TellTypes           which types of objects there are that the asking node may read
+InstallTrigger, ChangeTrigger, RemoveTrigger   triggers of the asking node at the owner
+TellTriggers        triggers there with their counts, or one of them in words
+ExplainTrigger      one that is not installed in words, as InstallTrigger would install it
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ MOST_OBJECTS = 1000  # on a page
 MOST_TYPES = 1000
 PAGE_BYTES = 256 << 10  # of records, after which a page ends
 MOST_WAIT = 0.25  # seconds that a node is kept waiting for an outcome before it asks again
+MOST_ROWS = 500  # of triggers on a page
+MOST_TOLD = 500  # characters of what a trigger listens to, and of a failure, on a page
+MOST_TEXT = 64 << 10  # characters of one in words
 MOST_BUSY = 60.0
 MOST_WHY = 1000
 
@@ -78,6 +84,28 @@ class TriggerIs(msgspec.Struct, frozen=True, tag=True):
     warnings: Annotated[list[str], Meta(max_length=100)] = []
 
 
+class TriggerRow(msgspec.Struct, frozen=True, array_like=True):
+    """A trigger and its counts since its node was started; `text` is all of it in words, if that was asked for."""
+
+    name: Name
+    on: str
+    when: str
+    enabled: bool
+    evaluated: int = 0
+    fired: int = 0
+    vetoed: int = 0
+    failed: int = 0
+    failure: str = ""
+    text: str = ""
+
+
+class TriggersAre(msgspec.Struct, frozen=True, tag=True):
+    """Triggers by name; `next`: the name after which it goes on, nothing if it does not."""
+
+    rows: Annotated[list[TriggerRow], Meta(max_length=MOST_ROWS)]
+    next: _Pattern = ""
+
+
 # ── requests ──
 
 
@@ -129,6 +157,21 @@ class ChangeTrigger(Request, frozen=True, tag=True):
     enabled: bool | None = None
 
 
+class TellTriggers(Request, frozen=True, tag=True):
+    """Triggers that the asking node may know of, after a name; or only one, in words."""
+
+    answer: ClassVar[Any] = TriggersAre
+    name: _Pattern = ""
+    after: _Pattern = ""
+
+
+class ExplainTrigger(Request, frozen=True, tag=True):
+    """A trigger that is not installed, in words."""
+
+    answer: ClassVar[Any] = TriggersAre
+    trigger: Annotated[bytes, Meta(max_length=MAX_TRANSACTION)]
+
+
 class RemoveTrigger(Request, frozen=True, tag=True):
     """End a trigger of the same node's."""
 
@@ -140,20 +183,27 @@ __all__ = [
     "MAX_TRANSACTION",
     "MOST_BUSY",
     "MOST_OBJECTS",
+    "MOST_ROWS",
+    "MOST_TEXT",
+    "MOST_TOLD",
     "MOST_TYPES",
     "MOST_WAIT",
     "MOST_WHY",
     "PAGE_BYTES",
     "ChangeTrigger",
     "CollectOutcome",
+    "ExplainTrigger",
     "InstallTrigger",
     "ObjectPage",
     "ObjectRow",
     "ReadObjects",
     "RemoveTrigger",
     "SubmitTransaction",
+    "TellTriggers",
     "TellTypes",
     "TransactionIs",
     "TriggerIs",
+    "TriggerRow",
+    "TriggersAre",
     "TypesAre",
 ]

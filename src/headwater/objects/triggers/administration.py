@@ -164,8 +164,12 @@ class Triggers(Firing):
         """Have its texts compiled before its turn, in any thread, over objects as they are committed; whatever is wrong
         with it is told in its turn."""
         with suppress(HeadwaterError):
-            types = _Types(_Committed(self.node, type_of), self._named, self._channel_type, self._kept, self.methods)
-            _sound(partial(install, trigger, types, self.node, 0))
+            self.checked(trigger, type_of)
+
+    def checked(self, trigger: Trigger, type_of: Named) -> Installed:
+        """A trigger as it would be installed, over objects as they are committed; HeadwaterError if it cannot be."""
+        types = _Types(_Committed(self.node, type_of), self._named, self._channel_type, self._kept, self.methods)
+        return _sound(partial(install, trigger, types, self.node, 0))
 
     def _types(self, moment: Moment) -> _Types:
         return _Types(moment, self._named, self._channel_type, self._kept, self.methods)

@@ -53,6 +53,11 @@ class Pasts:
     def __len__(self) -> int:
         return len(self._pasts)
 
+    def size(self, key: bytes) -> tuple[int, int]:
+        """Of how many objects a history is kept, and how many values; any thread may ask."""
+        found = [past for each, past in list(self._pasts.items()) if each[1] == key]
+        return len(found), sum(map(len, found))
+
     # ── who asks ──
 
     def ask(self, installed: Installed, times: int = 1) -> None:
