@@ -109,6 +109,23 @@ def once(log: Log, expected: Any) -> None:
 # ── chains and trees ──
 
 
+def test_an_interest_by_name_crosses_without_it() -> None:
+    with world() as made:
+        a, b = made.federation("a"), made.federation("b")
+        source = a[1].channel("ie.pair", Pair).source("s")
+        made.join(a[0], b[0])
+        assert b[1].until(lambda: b[1].has_channel("ie.pair"), GUARD)
+        b[1].library.publish("far", "x > :limit", on="ie.pair", params={"limit": 1})
+        heard = b[1].channel("ie.pair").subscribe(where="@far/1", params={"limit": 2})
+        assert b[1].ready(GUARD)
+        assert a[1].until(lambda: bool(a[1].library.running("ie.pair")), GUARD)
+        for x in range(5):
+            source.publish(x=x, y=0)
+        assert [heard.get(timeout=GUARD).x for _ in range(2)] == [3, 4]
+        assert {row.what for row in b[0].library.running("ie.pair")} >= {"@far/1"}
+        assert not any(row.what.startswith("@") for row in a[1].library.running("ie.pair"))
+
+
 def test_events_pass_through_a_chain_of_federations() -> None:
     with world() as all:
         a, b, c = (all.federation(name) for name in "ABC")

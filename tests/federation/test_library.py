@@ -26,6 +26,7 @@ from headwater.federation.wire.library_requests import (
 from headwater.federation.wire.requests import Install, Installed, Wish
 from headwater.security import Rule
 from headwater.services.library.catalogue import Shelf
+from tests.effort import rounds
 from tests.federation.certified import joined
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
@@ -191,6 +192,45 @@ def test_an_upgrade_is_acknowledged_by_all_sources(make: Nodes) -> None:
     heard.wait(14)
     assert heard.field("who") == ["cat"] * 10 + ["ann"] * 2 + ["cat"] * 2
     assert subscription._asked[0].where.origin.version == 1
+
+
+def test_points_are_exact_while_events_are_published(make: Nodes) -> None:
+    _, east, desk = opened(make, "desk")
+    desk.library.publish("half", "level < 0.0", on=CHANNEL)
+    desk.library.publish("half", "level > 0.0", on=CHANNEL)
+    heard: list[tuple[int, float, int]] = []
+    desk.channel(CHANNEL).subscribe(
+        lambda event, about: heard.append((about.seq, event.level, about.epoch)), "@half/1", name="heard"
+    )
+    make.ready(desk)
+    over = threading.Event()
+
+    def publish() -> None:
+        while not over.is_set():
+            east.publish(who="ann", level=-1.0)
+            east.publish(who="ann", level=1.0)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    points = [0]
+    try:
+        for round in range(rounds(4, 50)):
+            [told] = desk.library.upgrade(f"@half/{2 - round % 2}")
+            assert told.acknowledged
+            points += told.points.values()
+            assert desk.until(lambda last=points[-1]: east.seq > last + 10, GUARD)
+    finally:
+        over.set()
+        thread.join()
+    assert desk.until(lambda: bool(heard) and heard[-1][0] >= east.seq - 1, GUARD)
+    wanted = []
+    for seq in range(1, east.seq + 1):
+        epoch = sum(seq > point for point in points)  # the first has no version before it
+        passes = -1.0 if epoch % 2 else 1.0
+        if (-1.0 if seq % 2 else 1.0) == passes:
+            wanted.append((seq, passes, epoch))
+    eventually(lambda: len(heard) >= len(wanted))
+    assert heard == wanted
 
 
 def test_another_node_is_told_to_upgrade(make: Nodes) -> None:

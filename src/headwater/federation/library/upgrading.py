@@ -61,21 +61,24 @@ class Upgrader:
         self._node, self._context, self._taken_up = node, context, taken_up
         self._errands: OrderedDict[tuple[str, bytes], _Errand] = OrderedDict()
         self._lock = threading.Lock()
+        self._one = threading.Lock()  # upgrade at a time
 
     def upgrade(self, entry: LibraryEntry, only: str | None = None) -> list[Upgraded]:
         """All subscriptions of this node that run another version of the same name, or only one of them.
         LibraryError with all that does not fit; then nothing was changed."""
-        todo = self._concerned(entry, only)
-        problems = [
-            f"{subscription.name}: {why}"
-            for subscription, part in todo
-            if (why := self._misfit(subscription, part, entry))
-        ]
+        with self._one:
+            todo = self._concerned(entry, only)
+            self._check(todo, entry)
+            return [self._change(subscription, part, entry) for subscription, part in todo]
+
+    def _check(self, todo: list[tuple[Subscription, int]], entry: LibraryEntry) -> None:
+        """All that does not fit, as one error."""
+        each = ((subscription.name, self._misfit(subscription, part, entry)) for subscription, part in todo)
+        problems = [f"{name}: {why}" for name, why in each if why]
         if problems:
             more = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
             told = "".join(f"\n  - {each}" for each in problems[:SHOWN])
             raise LibraryError(f"{entry} does not fit, and nothing was changed:{told}{more}")
-        return [self._change(subscription, part, entry) for subscription, part in todo]
 
     def _concerned(self, entry: LibraryEntry, only: str | None) -> list[tuple[Subscription, int]]:
         found = []
