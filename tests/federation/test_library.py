@@ -24,6 +24,7 @@ from headwater.federation.wire.library_requests import (
     pack_named,
 )
 from headwater.federation.wire.requests import Install, Installed, Wish
+from headwater.patterns import Pattern
 from headwater.security import Rule
 from headwater.services.library.catalogue import Shelf
 from tests.effort import rounds
@@ -155,6 +156,22 @@ def test_what_reads_the_context_of_a_source_by_name(make: Nodes) -> None:
     assert lab.library.report()["held"] == 1 and lab.library.running(CHANNEL)[0].what == "@over/1"
 
 
+def test_patterns_by_name_in_a_federation(make: Nodes) -> None:
+    lab, east, desk = opened(make, "desk")
+    text = "a: t.door; b: t.door{who != a.who} within :most"
+    lab.library.publish("tails", Pattern(text, {CHANNEL: DOOR}, params={"most": 2.0}))
+    watch = desk.match("@tails/1", params={"most": 3600.0})
+    named = desk.pattern("tails", "@tails", at="desk")
+    watch.change(params={"most": 1800.0})
+    make.ready(desk)
+    rows = [(row.what, row.kind) for row in desk.library.running() if row.kind == "pattern"]
+    assert rows == [("@tails/1", "pattern")] * 2 and str(watch.origin) == "@tails/1"
+    for who in ("ann", "bob"):
+        east.publish(who=who, level=0.5)
+    assert watch.get(timeout=GUARD) is not None
+    named.close()
+
+
 def test_a_node_that_takes_no_names_gets_the_program(make: Nodes) -> None:
     lab, east, desk = opened(make, "desk")
     peer_of(desk, lab).names = False  # as one of an earlier version says
@@ -214,7 +231,7 @@ def test_points_are_exact_while_events_are_published(make: Nodes) -> None:
     thread.start()
     points = [0]
     try:
-        for round in range(rounds(4, 50)):
+        for round in range(rounds(2, 50)):
             [told] = desk.library.upgrade(f"@half/{2 - round % 2}")
             assert told.acknowledged
             points += told.points.values()

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from headwater.errors import PatternError, Problem
+from headwater.interest import Origin
 from headwater.ir.cost import Cost
 from headwater.patterns import model, serial, written
 from headwater.patterns.checker.check import RESULT, check, check_parts, in_order
@@ -48,6 +49,7 @@ class Pattern:
     """
 
     kind: ClassVar[str] = KIND
+    origin: Origin | None = None  # where it was had by name
 
     def __init__(
         self,

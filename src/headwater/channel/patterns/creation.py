@@ -27,7 +27,6 @@ from headwater.spelling import did_you_mean
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.source import Source
-    from headwater.interest import Origin
     from headwater.types import EventType
 
 
@@ -46,21 +45,20 @@ def match(
     _check_order(order)
     chosen = make_options(node.config, handler, **known_options(options))
     _check_options(chosen)
-    found, origin = by_name(node, given)
     pattern = pattern_of(
-        found, node._known_types(), params=params, aliases=aliases, limits=limits or node.config.patterns.limits
+        by_name(node, given),
+        node._known_types(),
+        params=params,
+        aliases=aliases,
+        limits=limits or node.config.patterns.limits,
     )
     made: Watch[Any] = node._start(Watch, inputs_of(node, pattern), chosen, name, pattern, order)
-    made.origin = origin
     return made
 
 
-def by_name(node: NodeContract, given: Any) -> tuple[Any, Origin | None]:
-    """What was given; of the name of a pattern (`@tailgating/2`) that pattern, and which entry of a library it is."""
-    if not is_reference(given):
-        return given, None
-    entry = node._by_name(given)
-    return entry.pattern(), entry.origin
+def by_name(node: NodeContract, given: Any) -> Any:
+    """What was given; of the name of a pattern (`@tailgating/2`) that pattern."""
+    return node._by_name(given).pattern() if is_reference(given) else given
 
 
 def named(
@@ -79,9 +77,12 @@ def named(
     """See `Node.pattern`. With `waits`, it takes events and does nothing before it is told from where to go on
     (`KeptPattern.go_on`). `narrow` says what is asked of a channel, given what the pattern wants of it."""
     _check_order(order)
-    found, origin = by_name(node, given)
     pattern = pattern_of(
-        found, node._known_types(), params=params, aliases=aliases, limits=limits or node.config.patterns.limits
+        by_name(node, given),
+        node._known_types(),
+        params=params,
+        aliases=aliases,
+        limits=limits or node.config.patterns.limits,
     )
     channel = to if isinstance(to, Channel) else _channel_of(node, name, to or name, pattern)
     asked = inputs_of(node, pattern, narrow)
@@ -96,7 +97,6 @@ def named(
     except BaseException:
         source.close()
         raise
-    made.origin = origin
     _say(made, remarks_on_cycle(node, made))
     return made
 

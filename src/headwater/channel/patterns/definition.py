@@ -49,7 +49,9 @@ def pattern_of(
 
 def with_params(pattern: Pattern, params: Mapping[str, Any], limits: model.Limits | None = None) -> Pattern:
     """The same pattern with other values; ParameterError says which do not fit."""
-    return Pattern.loads(pattern.dumps(), params, limits=limits or pattern.model.limits)
+    made = Pattern.loads(pattern.dumps(), params, limits=limits or pattern.model.limits)
+    made.origin = pattern.origin
+    return made
 
 
 __all__ = ["pattern_of", "with_params"]

@@ -57,7 +57,6 @@ class Matching(Subscription[R], Generic[R]):
     _goes_on = False  # whether a later process goes on from where this one ends
     _resumes = False  # whether it says from where on events may be asked for by what others have bound
     narrow: Callable[[str, Interest | None], Interest | None] | None = None
-    origin: Origin | None = None  # where the pattern was had by name
 
     def __init__(
         self,
@@ -90,6 +89,11 @@ class Matching(Subscription[R], Generic[R]):
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
         stage.arrivals = node._narrowing_of(self) if order == "time" else None
+
+    @property
+    def origin(self) -> Origin | None:
+        """The entry of a library that the pattern is, if it was had by name."""
+        return self.pattern.origin
 
     # ── in ──
 

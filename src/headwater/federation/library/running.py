@@ -71,7 +71,7 @@ class Running:
             pattern = getattr(subscription, "pattern", None)
             if pattern is not None:
                 yield self._row(
-                    ", ".join(pattern.channels), _what(getattr(subscription, "origin", None), pattern.text), "pattern",
+                    ", ".join(pattern.channels), _what(pattern.origin, pattern.text), "pattern",
                     f"{self._node.name}: pattern {subscription.name}", len(pattern.dumps()), pattern.cost.estimated,
                     numbers, print=pattern.fingerprint,
                 )  # fmt: skip

@@ -95,8 +95,8 @@ class Placements:
                 raise ChannelError(f"pattern {name!r}: expected a name that no pattern of this node has; it is in use")
         node = self._node
         allowed = limits or node.config.patterns.limits
-        found, _ = by_name(node, given)
-        pattern = pattern_of(found, node._known_types(), params=params, aliases=aliases, limits=allowed)
+        given = by_name(node, given)
+        pattern = pattern_of(given, node._known_types(), params=params, aliases=aliases, limits=allowed)
         channel = to if isinstance(to, Channel) else node.channel(to or name, pattern.output)
         self._check_free(name, channel.name)
         home, why = self._home(name, pattern, order, at)

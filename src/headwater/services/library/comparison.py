@@ -9,6 +9,7 @@ from typing import Any
 from headwater.errors import LibraryError
 from headwater.interest import Interest
 from headwater.late import np, pa
+from headwater.patterns.pattern import Pattern
 from headwater.store.log.interest_scan import Judge
 from headwater.store.log.log_folder import LogFiles
 from headwater.store.log.schema import NODE, SEQ, SOURCE, TIME
@@ -60,7 +61,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-def named(interest: Interest[Any], otherwise: str) -> str:
+def named(interest: Interest[Any] | Pattern, otherwise: str) -> str:
     """What it is called in a comparison."""
     return str(interest.origin) if interest.origin is not None else otherwise
 

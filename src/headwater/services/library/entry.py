@@ -91,7 +91,7 @@ class LibraryEntry:
         """What it stands for, read and checked once."""
         if not self._read:
             made = programs.read(self.kind, self.code, self.fingerprint)
-            if isinstance(made, Interest):
+            if not isinstance(made, TriggerForm):
                 made.origin = self.origin
             self._read.append(made)
         return self._read[0]

@@ -70,8 +70,8 @@ def _patterns(spark: Any, log: Any, old: Pattern, new: Pattern, examples: int) -
     most = max(row.matches for row in rows)
     note = "" if most <= KEPT else f"what only one of them finds is of the last {KEPT:,} matches of each"
     return Comparison(
-        ", ".join(dict.fromkeys((*old.channels, *new.channels))), "old", "new", report.events, rows[0].matches,
-        rows[1].matches, (left & right).total(), len(only[0]), len(only[1]),
+        ", ".join(dict.fromkeys((*old.channels, *new.channels))), named(old, "old"), named(new, "new"), report.events,
+        rows[0].matches, rows[1].matches, (left & right).total(), len(only[0]), len(only[1]),
         examples_old=[json.loads(each) for each in only[0][:examples]],
         examples_new=[json.loads(each) for each in only[1][:examples]], note=note,
     )  # fmt: skip
