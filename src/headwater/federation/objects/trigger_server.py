@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 MOST_TRIGGERS = 1_000  # of one other node
 SHORTEST = 100_000  # µs of `every` and `unchanged` in triggers of other nodes
+MOST_COST = 1_000_000  # native operations at an event, of all triggers of one other node: about a millisecond
+MOST_WORST = 100_000_000  # of one of them, at worst: where texts are as long as can be
 WAIT_SECONDS = 5.0  # for the turn in which it is installed
 
 
@@ -73,10 +75,22 @@ class TriggerServer:
         if made.fingerprint not in self._objects.engine.triggers.registry.by_fingerprint:
             self._must_have_room(made)
         with self._budgets.measured(caller.peer.id):
-            self._objects.engine.prepare_trigger(made)
+            prepared = self._objects.engine.prepare_trigger(made)
+            if prepared is not None:
+                self._must_be_quick(prepared, own)
         outcome = _run(self._objects, installing(made))
         said = outcome.results["installed"]
         return self._is(said["name"], outcome, said["warnings"])
+
+    def _must_be_quick(self, made: Installed, own: list[Installed]) -> None:
+        """What all triggers of its node cost at one event, and what it costs at worst, is not too much."""
+        total = made.cost[0] + sum(each.cost[0] for each in own if each.name != made.name)
+        if total > MOST_COST or made.cost[1] > MOST_WORST:
+            raise ObjectError(
+                f"trigger {made.name!r}: expected triggers of a node to cost at most {MOST_COST:,} native operations "
+                f"at an event, all together, and {MOST_WORST:,} at worst, each, found {total:,} and {made.cost[1]:,}; "
+                "ask what the index can decide (old and new, compared with constants and parameters), or remove some"
+            )
 
     def _must_have_room(self, trigger: Trigger) -> None:
         """What it would remember of the objects that there are is not too much."""

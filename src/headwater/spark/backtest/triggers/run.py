@@ -62,7 +62,7 @@ def backtest_triggers(
     what was recorded up to their last turn is then passed over."""
     started = monotonic()
     width = bucket_width(bucket)
-    source = source_of(spark, log, types)
+    source = _source(spark, log, types)
     asked = placed(list(triggers), source.nodes)
     held = _Held(initial or {}, source.objects)
     known = _known(spark, source, asked, held)
@@ -101,8 +101,7 @@ def backtest_triggers(
 # ── what there is ──
 
 
-def source_of(spark: Any, log: Any, types: Mapping[str, Any] | None) -> LogSource | FrameSource:
-    """Where changes are."""
+def _source(spark: Any, log: Any, types: Mapping[str, Any] | None) -> LogSource | FrameSource:
     if not isinstance(log, Mapping):
         if types:
             raise _problem("types", "the log itself to say them", "some beside it", "leave them out")
@@ -240,8 +239,7 @@ def _run(
     if not package.tables or not package.nodes:
         raise _problem("triggers", "some that listen to objects or channels", "none, or nothing recorded of them")
     read = {table.channel: source.frame(spark, table.channel) for table in package.tables}
-    placed_rows = frames.sorted_rows(spark, package, read, held, objects, apart=apart)
-    rows = frames.replayed(placed_rows, package).cache()
+    rows = frames.replayed(spark, package, read, held, objects, apart=apart).cache()
     for row in rows.where("tally IS NOT NULL").select("tally").collect():
         tally.absorb(load_tally(bytes(row[0])))
     return tally, rows.where("tally IS NULL").drop("tally")
@@ -300,4 +298,4 @@ def _notes(tally: Tally, installed: Sequence[Installed], tables: Sequence[Table]
             yield f"{name}: failed {counted.failed:,} times: {counted.failure}"
 
 
-__all__ = ["backtest_triggers", "source_of"]
+__all__ = ["backtest_triggers"]
