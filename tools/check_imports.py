@@ -84,7 +84,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("peers",),
         ("multicast",),
         ("interests",),
-        ("library", "logs", "objects", "order", "patterns"),
+        ("library", "logs", "objects", "order", "patterns", "policy"),
         ("engine",),
         ("readiness", "report+report_collection"),
         ("node",),

@@ -11,7 +11,7 @@ import pytest
 from headwater import Interest, Node
 from headwater.channel.names import Pattern
 from headwater.errors import ConfigError, FederationError
-from headwater.federation.interests.conjunction import restricted
+from headwater.services.policy.conjunction import restricted
 from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.security.policy import Action, Allow, Deny, Policy, Restrict, Verdict

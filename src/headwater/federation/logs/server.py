@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.names import check_name
 from headwater.channel.services import Service
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
-from headwater.federation.interests.conjunction import restricted
+from headwater.services.policy.conjunction import restricted
 from headwater.federation.logs.own_logs import OwnLogs
 from headwater.federation.security.envelope import question_name
 from headwater.federation.security.policy import Restrict
@@ -181,7 +181,7 @@ class LogServer(Service):
 
     def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> Interest | None:
         """What of the channel it may have, if not all of it; LogRefused, if nothing."""
-        verdict = self._context.security.decide(principal, action, channel)
+        verdict = self._context.decisions.decide(principal, action, channel)
         if not verdict:
             raise LogRefused(f"not allowed to {what}: {verdict.why}")
         return verdict.interest if isinstance(verdict, Restrict) else None
@@ -196,7 +196,7 @@ class LogServer(Service):
             self._allow(principal, "subscribe", check_name(question.channel), "read the log")
             found = self._channel(question.channel)
         else:
-            allows = self._context.security.decide
+            allows = self._context.decisions.decide
             listed = [name for name in shelf.channels() if allows(principal, "subscribe", name)]
         data = pack(Listing(shelf.node, listed, found))
         return Head(question.nonce, log_messages.digest(data)), data

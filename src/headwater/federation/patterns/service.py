@@ -20,7 +20,7 @@ from headwater import runnable
 from headwater.channel.services import Service
 from headwater.errors import HeadwaterError
 from headwater.federation.control_events import owns
-from headwater.federation.interests.conjunction import restricted
+from headwater.services.policy.conjunction import restricted
 from headwater.federation.security.policy import Restrict
 from headwater.federation.wire.pattern_requests import (
     MAX_STATE,
@@ -179,19 +179,19 @@ class PatternService(Service):
     def _permitted(self, caller: Caller, pattern: Pattern, to: str) -> dict[str, list[Interest]]:
         """By channel, what a policy restricts it to; _Refused if it may not be."""
         assert self._context is not None
-        security = self._context.security
+        decisions = self._context.decisions
         narrowed: dict[str, list[Interest]] = {}
         for name in pattern.channels:
             if owns(name):
                 raise _Refused(f"{name} is what this node says of itself")
             for action in ("subscribe", "install"):
-                verdict = security.decide(caller.principal, action, name)
+                verdict = decisions.decide(caller.principal, action, name)
                 if not verdict:
                     what = "not allowed to install code" if action == "install" else "not allowed"
                     raise _Refused(f"{name}: {what}: {verdict.why}")
                 if isinstance(verdict, Restrict):
                     narrowed.setdefault(name, []).append(verdict.interest)
-        verdict = security.decide(caller.principal, "advertise", to)
+        verdict = decisions.decide(caller.principal, "advertise", to)
         if owns(to) or not verdict:
             raise _Refused(f"{to}: it may not publish its matches there: {getattr(verdict, 'why', '')}")
         here = {channel.name for channel in self._node.channels()}
