@@ -75,7 +75,8 @@ def test_logs_sequencers_and_control_events_are_services(tmp_path: Path) -> None
         source.publish(number=1)
         log.wait(1)
         report = node.report()
-        names = ["logs", "sequencers", "control events", "patterns", "objects for others", "library", "zones"]
+        names = ["logs", "sequencers", "control events", "patterns", "policies"]
+        names += ["objects for others", "library", "zones"]
         assert [service.name for service in node.services] == [*names, "log server"]
         assert report.services["patterns"] == {"foreign": {}, "ended": {}}
         assert "t.c" in report.services["logs"]["open"]

@@ -135,7 +135,9 @@ class Node(LocalNode):
                     engine.control,
                 )
             )
-            self.services.add(ObjectService(self, engine.context))
+            objects = self.services.add(ObjectService(self, engine.context))
+            self._policies.watch(self._patterns.rejudge)
+            self._policies.watch(objects.rejudge)
             reach = LibraryNetwork(engine.context, engine.peers, engine.dialogue)
             self._library = self.services.add(LibraryService(self, reach, engine.requester.taken_up))
             engine.installer.granting.named = engine.requester.named = self._library

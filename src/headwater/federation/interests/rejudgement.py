@@ -94,9 +94,7 @@ class Rejudgement:
         except (Refused, HeadwaterError) as error:  # it cannot be said, or not any more: nothing goes
             return granting.nothing(before.asked, channel, str(error))
 
-    def _put_in_force(
-        self, concerns: Callable[[str], bool], changes: list[_Change], *, backlog: bool
-    ) -> Points:
+    def _put_in_force(self, concerns: Callable[[str], bool], changes: list[_Change], *, backlog: bool) -> Points:
         """Exchange entries, all at one point of each source; what waits is judged there."""
         installer, wiring = self._installer, self._context.wiring
         points: Points = {}
@@ -177,7 +175,7 @@ class Rejudgement:
         name = change.crossing.channel.name
         hidden = {tag: grant.hidden for tag, grant in change.grants.items() if grant.hidden}
         shown = [tag for tag, grant in change.grants.items() if not grant.hidden]
-        for tag, grant in change.grants.items():
+        for grant in change.grants.values():
             assert grant.asked is not None
             what = "hidden" if grant.hidden else "judged anew"
             self._control.wish(change.peer, name, grant.asked.wish, what, grant.hidden, grant.text)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.names import check_name
 from headwater.channel.services import Service
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
-from headwater.services.policy.conjunction import restricted
 from headwater.federation.logs.own_logs import OwnLogs
 from headwater.federation.security.envelope import question_name
 from headwater.federation.security.policy import Restrict
@@ -32,6 +31,7 @@ from headwater.interest import Interest, Limits
 from headwater.late import pa
 from headwater.match.lower import is_plain
 from headwater.native.record import uses_meta
+from headwater.services.policy.conjunction import restricted
 from headwater.store.log.interest_scan import META, Judge, check_columns
 from headwater.store.log.reader import Scan
 from headwater.types.model import Field, Record
@@ -152,6 +152,11 @@ class LogServer(Service):
         except (SecurityError, FrameError) as error:
             self._context.offences.blame(opened, error)
             return self._refuse(b"", "", str(error))
+        with self._context.decisions.reading():
+            return self._decided(opened, question)
+
+    def _decided(self, opened: Opened, question: Logged | Read) -> bytes:
+        """The answer to who is known: who changes a policy meanwhile waits for it."""
         try:
             match question:
                 case Logged():

@@ -58,6 +58,7 @@ class TriggerServer:
 
     def __init__(self, objects: Objects, context: Context, budgets: Budgets) -> None:
         self._objects, self._context, self._budgets = objects, context, budgets
+        self._callers: dict[str, Caller] = {}  # by group: who has asked for them, as it was proven last
 
     def _asked(self, caller: Caller, data: bytes) -> Trigger:
         """What another node wants, as it would be installed for it; ObjectError with all that it may not."""
@@ -69,6 +70,7 @@ class TriggerServer:
     def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
         made = self._asked(caller, request.trigger)
         group = made.group
+        self._callers[group] = caller
         own = [each for each in self._objects.engine.triggers.registry if each.trigger.group == group]
         if len(own) >= MOST_TRIGGERS and all(each.name != made.name for each in own):
             raise ObjectError(f"expected at most {MOST_TRIGGERS:,} triggers of a node, found as many; remove some")
@@ -124,9 +126,28 @@ class TriggerServer:
                 found.append(f"inputs: {name}: expected its type, which it may watch, found {given.type!r}")
         return found
 
+    def rejudge(self, concerns: Callable[[str], bool]) -> None:
+        """Policies of these channels have changed: triggers that see what who asked for them may not see any more are
+        disabled. Those of nodes that are not known, since they have not asked again, are too."""
+        for found in list(self._objects.engine.triggers.registry):
+            trigger, caller = found.trigger, self._callers.get(found.trigger.group)
+            types = {trigger.type, *(each.type for each in trigger.inputs.values())} - {""}
+            channels = {each.name for each in trigger.on if each.kind == "channel"}
+            channels |= {
+                self._objects.engine.types[name].channel for name in types if name in self._objects.engine.types
+            }
+            if not trigger.group or ".k" not in trigger.group or not any(map(concerns, channels)):
+                continue
+            if caller is None or self._hidden(caller, trigger):
+                _run(self._objects, changing(trigger.name, enabled=False))
+
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)
         self._budgets.check(caller.peer.id)
+        if request.enabled and (
+            hidden := self._hidden(caller, self._objects.engine.triggers.found(request.name).trigger)
+        ):
+            raise ObjectError("\n".join([f"trigger {request.name!r}:", *(f"  - {each}" for each in hidden)]))
         params = None if request.params is None else unpack_params(request.params)
         outcome = _run(self._objects, changing(request.name, params=params, enabled=request.enabled))
         return self._is(request.name, outcome, [])

@@ -23,6 +23,7 @@ class Freshness:
         self._lock = threading.Lock()
         self._heard: dict[str, float] = {}  # by policy node: when that was asked which has been answered
         self._there: set[str] = set()
+        self._ever = False
 
     @property
     def period(self) -> float:
@@ -34,6 +35,7 @@ class Freshness:
         with self._lock:
             self._heard[node] = max(asked, self._heard.get(node, asked))
             self._there.add(node)
+            self._ever = True
 
     def present(self, nodes: set[str]) -> None:
         """These policy nodes are there, as far as can be seen."""
@@ -46,14 +48,14 @@ class Freshness:
         """Why what is known does not hold any more; nothing if it does."""
         now = self._clock()
         with self._lock:
-            if not self._heard:
+            if not self._ever:
                 return "no policy node has been heard, and what is not known is closed"
-            age = now - max(self._heard.values())
             if self.lease is None:
                 there = [when for node, when in self._heard.items() if node in self._there]
                 if there and now - max(there) <= PATIENCE_SECONDS:
                     return ""
                 return "no policy node is there, and without a lease nothing holds that cannot be asked for"
+            age = now - max(self._heard.values())
             if age <= self.lease:
                 return ""
             return f"no policy node was heard for {age:,.1f} s, and what was heard holds for {self.lease:,.1f} s"

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from headwater.store.state import RoomTables
 
 KIND = "policy"
-TABLES = Tables(
-    "policies",
-    (("CREATE TABLE policies (name TEXT PRIMARY KEY, version INTEGER NOT NULL, document BLOB NOT NULL) WITHOUT ROWID",),),
+_CREATE = (
+    "CREATE TABLE policies (name TEXT PRIMARY KEY, version INTEGER NOT NULL, document BLOB NOT NULL) WITHOUT ROWID"
 )
+TABLES = Tables("policies", ((_CREATE,),))
 
 
 class Held(NamedTuple):
@@ -112,7 +112,9 @@ class Holding:
             if before is not None and before.signed.fingerprint == signed.fingerprint:
                 return None
             if held.name not in self._held and len(self._held) >= MOST_POLICIES:
-                raise SecurityError(f"refused {signed.document}: {MOST_POLICIES:,} policies are held, and no more", "full")
+                raise SecurityError(
+                    f"refused {signed.document}: {MOST_POLICIES:,} policies are held, and no more", "full"
+                )
             self._versions.accept(signed)
             if self._tables is not None:
                 with self._tables.transaction(durable=True) as write:

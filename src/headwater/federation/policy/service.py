@@ -1,8 +1,8 @@
 """A node's policies: set here, or by policy nodes; in force at its sources; asked about.
 
-    node.policies.set(ChannelPolicy(...))        signs it, and puts it in force here and at all nodes that obey this one
-    node.policies.lift("sightings")              it holds no more
-    node.policies.why("ann", "ie.tcd.door")      what is decided of somebody, and why
+node.policies.set(ChannelPolicy(...))        signs it, and puts it in force here and at all nodes that obey this one
+node.policies.lift("sightings")              it holds no more
+node.policies.why("ann", "ie.tcd.door")      what is decided of somebody, and why
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PolicyService(Service):
     ) -> None:
         self._context, self._peers, self._fabric, self._dialogue = context, peers, fabric, dialogue
         self._rejudgement, self._control = rejudgement, control
-        self._settings = context.security.policies
+        self._settings = context.security.whose_policies()
         self._decisions = context.decisions
         self._holding = Holding(context, self._settings, self._decisions.book)
         self.freshness = Freshness(None if self._settings is None else self._settings.lease)
@@ -326,7 +326,10 @@ class PolicyService(Service):
         policies = [each.policy for each in self._decisions.book if each.policy.location == location]
         self._decisions.moved(user)
         if policies:
-            self._rejudgement.moved(lambda name: any(each.about(name) for each in policies), user)
+            concerns = _either(*policies)
+            self._rejudgement.moved(concerns, user)
+            for each in self._watchers:
+                self._work(partial(each, concerns))
 
     # ── asking ──
 
@@ -368,12 +371,12 @@ class PolicyService(Service):
         if request.action not in ACTIONS:
             return Accepted(error=f"expected an action of {', '.join(ACTIONS)}, found {request.action!r}")
         if request.user in ("", own.user) and not request.groups:
-            verdict = self._decisions.judge(own, request.action, request.channel)  # type: ignore[arg-type]
+            verdict = self._decisions.judge(own, request.action, request.channel)
         elif sets:
             verdict = self.why(
                 request.user,
                 request.channel,
-                request.action,  # type: ignore[arg-type]
+                request.action,
                 groups=request.groups or None,
                 device_kind=request.device_kind,
             )

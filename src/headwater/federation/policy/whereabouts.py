@@ -78,7 +78,7 @@ class Whereabouts:
                 self._watches[watch.location] = watch
         for watch in gone:
             if watch.sink is not None:
-                watch.sink.close()
+                watch.sink.cancel()
         for watch in fresh:
             self._begin(watch)
 

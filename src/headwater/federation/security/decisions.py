@@ -1,8 +1,8 @@
 """The one place that decides who gets what of a channel of this node, whatever way events leave it.
 
 Three things are asked, and all of them must agree: the rules (or the policy that stands in their place), about the node
-that has proven who it is; whether that node may speak for the user that it says to ask for; and the policies that are in
-force, about the user on a device at that node. What is not known is refused. Each decision is told to `log`.
+that has proven who it is; whether that node may speak for the user that it says to ask for; and the policies in force,
+about the user on a device at that node. What is not known is refused. Each decision is told to `log`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whose policies a node obeys, for which channels it must know them, and how long without hearing of them.
 
-    Policies(by="hq", channels="ie.tcd.**")                      closed while no policy node is there
-    Policies(by=["hq", "group:policy"], lease=3600)              what was heard last holds for an hour
-    Policies(by="key:1f2e3d4c...")                               where there are no certificates: whose key is known
+Policies(by="hq", channels="ie.tcd.**")                      closed while no policy node is there
+Policies(by=["hq", "group:policy"], lease=3600)              what was heard last holds for an hour
+Policies(by="key:1f2e3d4c...")                               where there are no certificates: whose key is known
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 
+
 @runtime_checkable
 class Policy(Protocol):
     """Who may do what on which channel. Any thread may ask, often, and does not want to wait."""

@@ -365,6 +365,10 @@ class Security:
         """The certificates of the authorities that this node trusts."""
         return () if self.authority is None else read_certificates(self.authority)
 
+    def whose_policies(self) -> Policies | None:
+        """Whose policies hold here, if anybody's but this node's own."""
+        return None if self.policies is None else Policies.of(self.policies)
+
     def users_by_name(self) -> Mapping[str, User]:
         """The users that this node knows."""
         return self._known

@@ -172,7 +172,7 @@ def _left(lane: Lane, judge: Judge, found: Events | Batch) -> list[tuple[int, in
 def _encoded(lane: Lane, number: int, events: list[tuple[int, int, bytes, tuple[int, ...]]]) -> bytes:
     seqs, stamps, records, tags = (list(each) for each in zip(*events, strict=True))
     plain = all(its == (0,) for its in tags)
-    return wire.encode_events(lane.sid, number, seqs, stamps, records, None if plain else tags)  # type: ignore[arg-type]
+    return wire.encode_events(lane.sid, number, seqs, stamps, records, None if plain else tags)
 
 
 def _read(frame: bytes) -> Events | Batch | None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from headwater.federation.wire.requests import Name, Number, Request
+from headwater.federation.wire.control import Name, Number
+from headwater.federation.wire.requests import Request
 from headwater.services.documents import DOCUMENT_BYTES
 
 MOST_POLICIES = 4096  # that a node holds
@@ -52,7 +53,7 @@ class TellPolicies(Request, frozen=True, tag=True):
     answer shows that nothing newer was missed."""
 
     answer: ClassVar[Any] = PoliciesAre
-    known: _Versions = {}
+    known: _Versions = msgspec.field(default_factory=dict)
 
 
 class WhyPolicy(Request, frozen=True, tag=True):
@@ -63,7 +64,7 @@ class WhyPolicy(Request, frozen=True, tag=True):
     channel: Name
     user: Annotated[str, Meta(max_length=255)] = ""
     action: Annotated[str, Meta(max_length=32)] = "subscribe"
-    groups: Annotated[list[str], Meta(max_length=64)] = []
+    groups: Annotated[list[str], Meta(max_length=64)] = msgspec.field(default_factory=list)
     device_kind: Annotated[str, Meta(max_length=255)] = ""
 
 

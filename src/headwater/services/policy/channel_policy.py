@@ -160,7 +160,9 @@ class ChannelPolicy:
         clauses = values.get("clauses", [{"show": show}] if show is not None else None)
         made = []
         if not isinstance(clauses, list | tuple) or ("clauses" in values and show is not None):
-            problems.append(ConfigProblem(f"{place}: clauses", "a list of clauses, or `show` alone", repr(clauses)[:80]))
+            problems.append(
+                ConfigProblem(f"{place}: clauses", "a list of clauses, or `show` alone", repr(clauses)[:80])
+            )
         else:
             made = [_read_clause(each, f"{place}: clause {n}", problems) for n, each in enumerate(clauses, 1)]
         location = read_location(values.get("location"), f"{place}: location", problems)
@@ -211,8 +213,6 @@ class ChannelPolicy:
             "clauses": [msgspec.structs.asdict(each) for each in body.clauses],
         }
         return cls.read(table, place=f"policy {body.name}")
-
-
 
 
 class _ClauseBody(msgspec.Struct, frozen=True, array_like=True):

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class Location:
         """The type of its events, or of the object."""
         return fallback if fallback is not None and not self.type else as_event_type(self.type)
 
-    def samples(self, fallback: EventType | None) -> dict[str, object]:
+    def samples(self, fallback: EventType | None) -> dict[str, builtins.object]:
         """A value of its type for each parameter."""
         record = self.record(fallback).record
         return {name: _sample(record, each) for name, each in self.gives.items()}
@@ -67,7 +68,9 @@ class Location:
         try:
             check_name(self.channel or self.watched)
         except ChannelError as error:
-            found.append(ConfigProblem(f"{place} {'channel' if self.channel else 'of'}", "a channel's name", str(error)))
+            found.append(
+                ConfigProblem(f"{place} {'channel' if self.channel else 'of'}", "a channel's name", str(error))
+            )
         if self.object and self.object.count(USER) != 1:
             found.append(ConfigProblem(f"{place} object", f"a name with {USER} in it, once", repr(self.object)))
         if not self.within > 0:
@@ -75,7 +78,10 @@ class Location:
         try:
             record = self.record(fallback).record
         except (HeadwaterError, TypeError, ValueError) as error:
-            return [*found, ConfigProblem(f"{place} type", "the type of its events, as `who: text, floor: u32`", str(error))]
+            return [
+                *found,
+                ConfigProblem(f"{place} type", "the type of its events, as `who: text, floor: u32`", str(error)),
+            ]
         if self.channel and (self.user not in record.by_name or promote(record.by_name[self.user].type) != TEXT):
             found.append(ConfigProblem(f"{place} user", "a text field that says whose place it is", repr(self.user)))
         return found + self._given_problems(record, place)
@@ -83,7 +89,7 @@ class Location:
     def _given_problems(self, record: Record, place: str) -> list[ConfigProblem]:
         found = []
         if not isinstance(self.gives, Mapping) or not 0 < len(self.gives) <= MOST_GIVEN:
-            expected = f"1 to {MOST_GIVEN} parameters with the fields that they are, as {{here = \"floor\"}}"
+            expected = f'1 to {MOST_GIVEN} parameters with the fields that they are, as {{here = "floor"}}'
             return [ConfigProblem(f"{place} gives", expected, repr(self.gives)[:100])]
         for name, each in self.gives.items():
             if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
@@ -101,7 +107,11 @@ def read_location(table: Any, place: str, problems: list[ConfigProblem]) -> Loca
     if not isinstance(table, Mapping):
         problems.append(ConfigProblem(place, "a table", repr(table)[:100]))
         return None
-    wrong = [ConfigProblem(f"{place} {key}", f"one of {', '.join(_FIELDS)}", repr(key)) for key in table if key not in _FIELDS]
+    wrong = [
+        ConfigProblem(f"{place} {key}", f"one of {', '.join(_FIELDS)}", repr(key))
+        for key in table
+        if key not in _FIELDS
+    ]
     for key in ("channel", "type", "user", "object", "of", "node"):
         if not isinstance(table.get(key, ""), str):
             wrong.append(ConfigProblem(f"{place} {key}", "a text", repr(table[key])[:100]))

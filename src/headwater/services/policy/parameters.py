@@ -49,7 +49,9 @@ def read(text: str, type: Record, parameters: Mapping[str, object]) -> tuple[Pro
     return replace(program, params=tuple(each for each in program.params if each.name in used)), program.params
 
 
-def bound(program: Program, identity: Identity, location: Mapping[str, Any] | None, located: frozenset[str]) -> Interest:
+def bound(
+    program: Program, identity: Identity, location: Mapping[str, Any] | None, located: frozenset[str]
+) -> Interest:
     """The interest of a policy for somebody: where it stands is known of who asks. `located` are the parameters of the
     location, which stay such while they are known."""
     values: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """What is decided of somebody who wants something of a channel: it may, it may not, or it gets a part.
 
-    Allow(why)                 it may
-    Deny(why)                  it may not
-    Restrict(interest, why)    it may subscribe to, and read, what the interest passes, and nothing else
+Allow(why)                 it may
+Deny(why)                  it may not
+Restrict(interest, why)    it may subscribe to, and read, what the interest passes, and nothing else
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Whom a clause of a policy is about: patterns over identities, `*` standing for any text.
 
-    ann, user:ann     a user
-    group:security    users of a group
-    kind:phone        devices of a kind
-    device:door-3     a device
-    node:lab          who asks at a node of that name
-    *                 everybody, those that nobody vouches for included
+ann, user:ann     a user
+group:security    users of a group
+kind:phone        devices of a kind
+device:door-3     a device
+node:lab          who asks at a node of that name
+*                 everybody, those that nobody vouches for included
 """
 
 from __future__ import annotations
