@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from headwater import Network, Node
+from headwater.cli import main
 from headwater.errors import ConfigError, FederationError
 from headwater.federation.policy.freshness import Freshness
 from headwater.federation.security.policies import Policies
@@ -165,3 +166,37 @@ def test_whose_policies_hold_is_checked() -> None:
     with pytest.raises(ConfigError, match="who may sign policies"):
         Security(policies={"lease": 3})
     assert Policies(by="key:" + "0" * 32).pins("0" * 64) and not Policies(by="hq").pins("0" * 64)
+
+
+def test_the_command_checks_sets_lists_explains_and_lifts(
+    make: Nodes, authority: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = joined(make, authority, "lab", {"by": "other", "channels": "ie.tcd.secret"})
+    source = lab.channel(CHANNEL, TYPE).source("door")
+    source.publish(who="ann", n=1)
+    file = tmp_path / "sightings.toml"
+    head = f'name = "sightings"\nchannel = "{CHANNEL}"\ntype = "{TYPE}"\n'
+    file.write_text(f'{head}show = "who = :user and n > :clearance"\nattributes = {{ clearance = "int" }}\n')
+    files = {"certificate": "other.pem", "key": "other.key", "authority": "authority.pem"}
+    (tmp_path / "hq.toml").write_text(
+        "".join(f'{name} = "{(authority / each).as_posix()}"\n' for name, each in files.items())
+        + '[[rules]]\nchannel = "**"\nwho = "*"\n[policies]\nby = "other"\n'
+    )
+    there = ["--name", "other", "--connect", lab.endpoints[0], "--security", str(tmp_path / "hq.toml")]
+
+    def said(*words: str) -> str:
+        assert main(["policy", *words]) == 0
+        return capsys.readouterr().out
+
+    assert "1. *: shows `who = :user and n > :clearance`" in said("check", str(file))
+    alone = said("why", "ann", CHANNEL, "--policy", str(file), "--attribute", "clearance=2")
+    assert alone.startswith("restricted:") and "input.n > 2" in alone
+    assert "for the rules" in said("why", "ann", "another.channel", "--policy", str(file))
+    assert f"in force at lab: {CHANNEL}/door after 1" in said("set", str(file), *there)
+    assert held(lab) == {"sightings": 1}
+    assert "version 2" in said("set", str(file), *there)
+    assert "sightings" in said("list", *there)
+    assert "lab: restricted" in said("why", "ann", CHANNEL, *there)
+    assert "version 3" in said("lift", "sightings", *there) and held(lab) == {}
+    file.write_text(f'{head}show = "whoo = :user"\n')
+    assert main(["policy", "check", str(file)]) == 2 and "who" in capsys.readouterr().err

@@ -18,7 +18,6 @@ from headwater.errors import ConfigError
 from headwater.federation.endpoints import is_loopback, loopback_only
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.identity import same_key
-from headwater.federation.security.policy import ACTIONS
 from headwater.federation.security.rules import RIGHTS, Principal, Rule, Rules
 from headwater.federation.security.settings import Security, User, tls_contexts, zenoh_settings
 from headwater.federation.security.user_keys import UserKeys, login_key

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.bridges.web.session import MOST_FEEDS, Feed
 from headwater.errors import FrameError, HeadwaterError
-from headwater.federation.interests.conjunction import restricted
+from headwater.services.policy.conjunction import restricted
 from headwater.federation.security.policy import Restrict
 from headwater.interest import Interest
 from headwater.types.plain import object_in

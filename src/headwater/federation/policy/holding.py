@@ -96,11 +96,13 @@ class Holding:
         """The newest version that was ever held of a policy; 0 if none was."""
         return self._versions.newest(KIND, name)
 
-    def make(self, policy: ChannelPolicy | None, name: str, *, lasts: float | None = None) -> SignedDocument:
-        """A document by this node, of the next version."""
+    def make(
+        self, policy: ChannelPolicy | None, name: str, *, lasts: float | None = None, after: int = 0
+    ) -> SignedDocument:
+        """A document by this node, of the next version: after all that are known, and the one that is given."""
         body = b"" if policy is None else policy.to_bytes()
         identity = self._context.keyring.credentials.identity
-        version = self.newest(name) + 1
+        version = max(self.newest(name), after) + 1
         return sign(identity, self._context.network.federation, KIND, name, version, body, lasts=lasts)
 
     def take(self, signed: SignedDocument) -> tuple[Held, ChannelPolicy | None] | None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.channel.services import Service
 from headwater.errors import FederationError, HeadwaterError, SecurityError
@@ -65,6 +65,15 @@ class PolicyChange:
     version: int
     points: Mapping[str, Points] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class Listed(NamedTuple):
+    """A policy that some node says to hold; `channel` is empty if it was lifted."""
+
+    name: str
+    channel: str
+    version: int
+    signer: str
 
 
 class PolicyService(Service):
@@ -135,20 +144,52 @@ class PolicyService(Service):
 
     # ── setting them ──
 
-    def set(self, policy: ChannelPolicy, *, lasts: float | None = None) -> PolicyChange:
+    def set(self, policy: ChannelPolicy, *, lasts: float | None = None, after: int = 0) -> PolicyChange:
         """Sign a policy and put it in force, here and at all nodes that are there and obey this one; the others hear
-        of it when they come. It holds from the events that are named, and for `lasts` seconds, or for good."""
+        of it when they come. It holds from the events that are named, and for `lasts` seconds, or for good. Its version
+        is the one after those that this node and its policy nodes know, and after `after`."""
         if not isinstance(policy, ChannelPolicy):
             raise TypeError(f"policies.set: expected a ChannelPolicy, found {policy!r}")
         self._catch_up(policy.name)
-        return self._spread(self._holding.make(policy, policy.name, lasts=lasts))
+        return self._spread(self._holding.make(policy, policy.name, lasts=lasts, after=after))
 
-    def lift(self, name: str) -> PolicyChange:
+    def lift(self, name: str, *, after: int = 0) -> PolicyChange:
         """A policy holds no more: what its channel shows is for the rules to say, and for other policies."""
         self._catch_up(name)
-        if all(each.name != name or each.policy is None for each in self._holding.all()):
+        if not after and all(each.name != name or each.policy is None for each in self._holding.all()):
             raise FederationError(f"policies.lift: expected the name of a policy that is in force, found {name!r}")
-        return self._spread(self._holding.make(None, name))
+        return self._spread(self._holding.make(None, name, after=after))
+
+    def newest_anywhere(self, name: str) -> int:
+        """The newest version of a policy that any node says to hold; 0 if none does."""
+        found = [each.version for held in self._others().values() for each in held if each.name == name]
+        return max(found, default=0)
+
+    def held_by_others(self) -> dict[str, list[Listed]]:
+        """By node, the policies that it says to hold; nothing of that is verified."""
+        return {node: [each for each in held if each.channel] for node, held in self._others().items()}
+
+    def _others(self) -> dict[str, list[Listed]]:
+        found: dict[str, list[Listed]] = {}
+        for peer in self._peers.everyone():
+            if peer.gone is None and peer.exchange is not None:
+                with suppress(HeadwaterError):
+                    found[peer.name] = self._listed(peer)
+        return found
+
+    def _listed(self, peer: Peer) -> list[Listed]:
+        known: dict[str, int] = {}
+        listed: list[Listed] = []
+        while True:
+            answer = self._dialogue.ask(peer, TellPolicies(known))
+            before = len(known)
+            for data in answer.documents:
+                document = SignedDocument.from_bytes(data).document
+                channel = ChannelPolicy.from_bytes(document.body).channel if document.body else ""
+                listed.append(Listed(document.name, channel, document.version, document.signer))
+                known[document.name] = document.version
+            if not answer.more or len(known) == before:
+                return sorted(listed)
 
     def _catch_up(self, name: str) -> None:
         """What other policy nodes have of it: the next version is after theirs."""

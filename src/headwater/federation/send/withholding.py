@@ -72,6 +72,8 @@ def withheld_frames(frames: Iterable[bytes], lane_of: Callable[[int], tuple[Lane
 
 
 def _pending(lane: Lane, judge: Judge) -> None:
+    """What is not in frames yet. Records that machine code has put in get their numbers first: they follow on what is
+    before them, which may go no more."""
     items = list(lane.pending)
     if not items:
         return

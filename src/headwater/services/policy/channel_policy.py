@@ -238,6 +238,7 @@ _decode = msgpack_decoder(_Body).decode
 
 
 def _plain_problems(policy: ChannelPolicy, place: str) -> list[ConfigProblem]:
+    """What is wrong with a policy before its interests are read."""
     found = []
     name = policy.name
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TEXT or not name.isprintable() or name != name.strip():
