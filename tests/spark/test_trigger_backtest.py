@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater import Node
 from headwater.spark import events
-from headwater.spark.backtest import AskedTrigger, TriggerBacktest, backtest_triggers
+from headwater.spark.backtest import AskedTrigger, TriggerBacktest, backtest_distributed, backtest_triggers
 from headwater.testing import ManualClock
 from tests.spark.backtest.recorded import record
 
@@ -54,6 +54,9 @@ def test_dataframes_channels_and_what_there_was_before(spark: Any, tmp_path: Pat
     types = {"P": "x: i64, note: text?", "Q": "most: u64, tags: text[]", "quotes": "least: i64"}
     again = backtest_triggers(spark, frames, asked, initial=middle, types=types)
     assert again.triggers == found.triggers and again.notes == found.notes
+    both = AskedTrigger(name="both", when="becomes", where="p.x + q.x > 8", inputs={"p": "//a/p", "q": "//b/p"})
+    here, there = (backtest_distributed(engine, log, [both]) for engine in (None, spark))
+    assert here.triggers == there.triggers and here.trigger("both").firings
 
 
 def compared(spark: Any, log: Path, asked: Any, **more: Any) -> TriggerBacktest:

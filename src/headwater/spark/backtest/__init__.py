@@ -7,6 +7,7 @@ backtest_patterns(spark, log, patterns)    when patterns would have fired, and w
 AskedPattern(name=..., match=..., at=...)  one of them, made in code
 compare(spark, events, old, new)           two versions of a filter or pattern, and what only one of them finds
 backtest_triggers(spark, log, triggers)    when triggers would have fired over recorded changes of objects
+backtest_distributed(spark, log, triggers) the same of triggers over several nodes, and the messages they would take
 AskedTrigger(name=..., on=..., when=...)   one of them, made in code
 """
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from headwater.spark.backtest.patterns.report import PatternBacktest, PatternRow
     from headwater.spark.backtest.patterns.run import backtest_patterns
     from headwater.spark.backtest.triggers.asked import AskedTrigger
+    from headwater.spark.backtest.triggers.distributed import (
+        Cost,
+        DistributedBacktest,
+        DistributedRow,
+        backtest_distributed,
+    )
     from headwater.spark.backtest.triggers.report import TriggerBacktest, TriggerRow
     from headwater.spark.backtest.triggers.run import backtest_triggers
 
@@ -30,6 +37,9 @@ __all__ = [
     "AskedPattern",
     "AskedTrigger",
     "Backtest",
+    "Cost",
+    "DistributedBacktest",
+    "DistributedRow",
     "LinkRow",
     "PatternBacktest",
     "PatternRow",
@@ -43,6 +53,7 @@ __all__ = [
     "TriggerBacktest",
     "TriggerRow",
     "backtest",
+    "backtest_distributed",
     "backtest_patterns",
     "backtest_triggers",
     "compare",
@@ -56,6 +67,7 @@ _MODULES = {
     "headwater.spark.backtest.patterns.report": "PatternBacktest PatternRow",
     "headwater.spark.backtest.patterns.run": "backtest_patterns",
     "headwater.spark.backtest.triggers.asked": "AskedTrigger",
+    "headwater.spark.backtest.triggers.distributed": "Cost DistributedBacktest DistributedRow backtest_distributed",
     "headwater.spark.backtest.triggers.report": "TriggerBacktest TriggerRow",
     "headwater.spark.backtest.triggers.run": "backtest_triggers",
 }

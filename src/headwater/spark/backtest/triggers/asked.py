@@ -36,7 +36,7 @@ class AskedTrigger:
     """What `objects.trigger` takes. Its action is not carried out; where it cannot be computed it does not fire."""
 
     name: str
-    on: str | Sequence[str]
+    on: str | Sequence[str] = ()
     when: Any
     where: str = ""
     type: str = ""

@@ -25,7 +25,17 @@ ROWS = 4_096  # of a batch of firings
 _PLACE = (("turn", "int64"), ("step", "int64"), ("after", "bool"), ("position", "int64"), ("rank", "int64"))
 
 
-def replayed(
+def replayed(rows: Any, package: Package) -> Any:
+    """The DataFrame of what fires by sorted rows; rows with a `tally` say what a task has counted."""
+    made = package.dumps()
+
+    def headwater_triggers(batches: Iterator[Any]) -> Iterator[Any]:
+        return results(made, batches)
+
+    return rows.mapInArrow(headwater_triggers, RESULT)
+
+
+def sorted_rows(
     spark: Any,
     package: Package,
     frames: Mapping[str, Any],
@@ -34,7 +44,7 @@ def replayed(
     *,
     apart: bool,
 ) -> Any:
-    """The DataFrame of what fires; rows with a `tally` say what a task has counted."""
+    """The rows of all tables: those of a node in one task, or, with `apart`, those of an object; each task in order."""
     tables = package.tables
     parts = [
         _changes(package, number, frames[table.channel], objects)
@@ -48,13 +58,7 @@ def replayed(
     heard = any(not table.objects for table in tables)
     order = ("_first", AT, "_rank") if heard else ("_first",)
     placed = rows.sortWithinPartitions(NODE, *order, "_turn", "_step", "_p", TABLE, "_seq")
-    made = package.dumps()
-
-    def headwater_triggers(batches: Iterator[Any]) -> Iterator[Any]:
-        return results(made, batches)
-
-    events = [f"{EVENT}{number}" for number in range(len(tables))]
-    return placed.select(NODE, TABLE, AT, *events).mapInArrow(headwater_triggers, RESULT)
+    return placed.select(NODE, TABLE, AT, *(f"{EVENT}{number}" for number in range(len(tables))))
 
 
 def _listed(package: Package, number: int, columns: Mapping[str, str], more: Mapping[str, str]) -> list[str]:
@@ -143,7 +147,7 @@ def results(package: bytes, batches: Iterable[Any]) -> Iterator[Any]:
     """What fires by the rows of a task, and last what was counted."""
     replaying = Replaying(loads(package))
     waiting: list[Row] = []
-    for row in replaying.run(_entries(replaying.package, batches)):
+    for row in replaying.run(entries(replaying.package, batches)):
         waiting.append(row)
         if len(waiting) == ROWS:
             yield firings(waiting, tallied=True)
@@ -151,7 +155,8 @@ def results(package: bytes, batches: Iterable[Any]) -> Iterator[Any]:
     yield firings(waiting, replaying.tally.dumps(), tallied=True)
 
 
-def _entries(package: Package, batches: Iterable[Any]) -> Iterator[Entry]:
+def entries(package: Package, batches: Iterable[Any]) -> Iterator[Entry]:
+    """Sorted rows, as they are taken."""
     types = [table.rows for table in package.tables]
     for batch in batches:
         numbers = batch.column(TABLE).to_numpy(zero_copy_only=False)
@@ -189,4 +194,4 @@ def firings(rows: list[Row], tally: bytes | None = None, *, tallied: bool = Fals
     return pa.RecordBatch.from_pydict(columns)
 
 
-__all__ = ["firings", "replayed", "results"]
+__all__ = ["entries", "firings", "replayed", "results", "sorted_rows"]

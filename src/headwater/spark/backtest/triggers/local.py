@@ -18,20 +18,25 @@ _Keyed = tuple[tuple[int, ...], Entry]
 def entries(files: LogFiles, package: Package, held: Mapping[int, Any], objects: Objects | None) -> Iterator[Entry]:
     """All that is replayed. `held` are changes that say which objects there were before, by their table's number;
     `objects` are those that matter."""
-    for node, plan in package.nodes.items():
+    for node in package.nodes:
         for table, batch in held.items():
             for raw in package.tables[table].rows.arrow_to_raw(batch):
                 if raw["object"].startswith(f"//{node}/"):
                     yield Entry(node, table, raw, raw["at"])
-        numbered = list(enumerate(package.tables))
-        changes = merge(
-            *(_changes(files, package, number, node, plan, objects) for number, table in numbered if table.objects),
-            key=_key,
-        )
-        heard = [_events(files, package, number, node, plan) for number, table in numbered if not table.objects]
-        if heard:
-            changes = merge(_by_time(changes), *heard, key=_key)
-        yield from (entry for _, entry in changes)
+        yield from entries_of(files, package, node, objects)
+
+
+def entries_of(files: LogFiles, package: Package, node: str, objects: Objects | None) -> Iterator[Entry]:
+    """What was recorded of one node."""
+    plan, numbered = package.nodes[node], list(enumerate(package.tables))
+    changes = merge(
+        *(_changes(files, package, number, node, plan, objects) for number, table in numbered if table.objects),
+        key=_key,
+    )
+    heard = [_events(files, package, number, node, plan) for number, table in numbered if not table.objects]
+    if heard:
+        changes = merge(_by_time(changes), *heard, key=_key)
+    yield from (entry for _, entry in changes)
 
 
 def _key(keyed: _Keyed) -> tuple[int, ...]:
@@ -77,4 +82,4 @@ def _events(files: LogFiles, package: Package, number: int, node: str, plan: OfN
                 yield (time, 0, number, seq), Entry(node, number, raw, time)
 
 
-__all__ = ["entries"]
+__all__ = ["entries", "entries_of"]

@@ -62,7 +62,7 @@ def backtest_triggers(
     what was recorded up to their last turn is then passed over."""
     started = monotonic()
     width = bucket_width(bucket)
-    source = _source(spark, log, types)
+    source = source_of(spark, log, types)
     asked = placed(list(triggers), source.nodes)
     held = _Held(initial or {}, source.objects)
     known = _known(spark, source, asked, held)
@@ -101,7 +101,8 @@ def backtest_triggers(
 # ── what there is ──
 
 
-def _source(spark: Any, log: Any, types: Mapping[str, Any] | None) -> LogSource | FrameSource:
+def source_of(spark: Any, log: Any, types: Mapping[str, Any] | None) -> LogSource | FrameSource:
+    """Where changes are."""
     if not isinstance(log, Mapping):
         if types:
             raise _problem("types", "the log itself to say them", "some beside it", "leave them out")
@@ -239,7 +240,8 @@ def _run(
     if not package.tables or not package.nodes:
         raise _problem("triggers", "some that listen to objects or channels", "none, or nothing recorded of them")
     read = {table.channel: source.frame(spark, table.channel) for table in package.tables}
-    rows = frames.replayed(spark, package, read, held, objects, apart=apart).cache()
+    placed_rows = frames.sorted_rows(spark, package, read, held, objects, apart=apart)
+    rows = frames.replayed(placed_rows, package).cache()
     for row in rows.where("tally IS NOT NULL").select("tally").collect():
         tally.absorb(load_tally(bytes(row[0])))
     return tally, rows.where("tally IS NULL").drop("tally")
@@ -298,4 +300,4 @@ def _notes(tally: Tally, installed: Sequence[Installed], tables: Sequence[Table]
             yield f"{name}: failed {counted.failed:,} times: {counted.failure}"
 
 
-__all__ = ["backtest_triggers"]
+__all__ = ["backtest_triggers", "source_of"]
