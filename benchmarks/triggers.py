@@ -1,13 +1,13 @@
 """Objects and triggers: what a turn costs, what a trigger costs, and what crosses a federation for it.
 
-    python benchmarks/triggers.py [--quick] [turns clients flat thresholds recovery notification messages]
+    python benchmarks/triggers.py [--quick] [turns clients flat thresholds recovery notification messages nodes]
 
 `turns`: durable turns of one client, beside SQLite alone with the same statements and syncs; `clients`: of many that
 share a sync. `flat`, `thresholds`: an update beside triggers that do not depend on it, and that all do. `recovery`:
 until a node with a million objects runs the first of its queued transactions. `notification`: to a durable subscriber
 at another node, beside a durable event. `messages`: conditions over values of several owners, by safe zones, beside the
-simple scheme in which every change crosses; in the same run a central evaluator sees everything. Every case runs by
-itself.
+simple scheme in which every change crosses; in the same run a central evaluator sees everything. `nodes`: the same of
+two nodes on loopback, counted where it is sent. Every case runs by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 import triggers_many
+import triggers_nodes
 import triggers_recovery
 import triggers_remote
 import triggers_turns
@@ -38,6 +39,7 @@ CASES: dict[str, Callable[[Report, bool], None]] = {
     "recovery": triggers_recovery.recovery,
     "notification": triggers_remote.notification,
     "messages": messages,
+    "nodes": triggers_nodes.messages,
 }
 
 

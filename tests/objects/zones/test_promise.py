@@ -96,7 +96,7 @@ def test_what_is_unknown_is_said_and_who_is_not_heard_of() -> None:
 
 def test_it_can_be_explained() -> None:
     """Who evaluates what, where everybody may be, and what it costs."""
-    world = World(1, Weighted({"a": 1, "b": 1}, 30.0, gates=True), (True, 0.0), walk, Weather())
+    world = World(1, Weighted({"a": 1, "b": 1}, 300.0, gates=True), (True, 0.0), walk, Weather())
     world.run(100)
     assert world.home is not None
     text = explain(world.home)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
+    from headwater.federation.security.rules import Principal
     from headwater.objects.operations import Administer
     from headwater.types import EventType
 
@@ -241,8 +243,10 @@ class ZoneService(Service):
             case wire.Watch(key, form):
                 if (home, key) in objects.watches:
                     return
-                why = self._forbidden(objects, form, peer) if peer is not None else ""
-                if why:
+                principal = None if peer is None else peer.principal
+                if peer is not None and principal is None:
+                    self.gone(home, key, "")  # who it is will be known in a moment
+                elif principal is not None and (why := self._forbidden(objects, form, principal)):
                     self.gone(home, key, why)
                 else:
                     self._renewed[home, key] = now
@@ -280,24 +284,22 @@ class ZoneService(Service):
     def _opened(self) -> Objects | None:
         """The objects of this node: opened by the first that asks for something of them."""
         if self._objects is None and self._node.state is not None and not self._node.closed:
-            with self._opening:
+            with self._opening, suppress(ClosedError):
                 self._node.objects  # noqa: B018 it attaches itself
         return self._objects
 
     # ── rights ──
 
-    def _forbidden(self, objects: Objects, form: bytes, peer: Peer) -> str:
+    def _forbidden(self, objects: Objects, form: bytes, principal: Principal) -> str:
         """Why a home may not have this measured; nothing if it may."""
         from headwater.federation.objects.rights import open_types
         from headwater.objects.zones.part_form import unpack_form
 
-        if peer.principal is None:
-            return "who it is is not proven"
         try:
             wanted = {each.type for each in unpack_form(form).inputs.values()}
         except HeadwaterError as error:
             return str(error)
-        closed = sorted(wanted - open_types(self._context, objects, peer.principal))
+        closed = sorted(wanted - open_types(self._context, objects, principal))
         return (
             f"expected types that it may subscribe to and install code on, found {', '.join(closed)}" if closed else ""
         )

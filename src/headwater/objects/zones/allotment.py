@@ -37,19 +37,20 @@ class Allotment:
         self._hints: dict[Side, float] = {}
         self._batch = FIRST_ASKED
 
-    def plan(self, now: int, retry: int) -> Plan:
-        """What is best to do for those who report everything, if there are any."""
+    def plan(self, now: int, retry: int, allowance: int) -> Plan:
+        """What is best to do for those who report everything, if there are any, with so many messages at most."""
         if any(peer.asked is not None and now - peer.asked.at <= retry for peer in self._peers):
             return Plan()
         wanting = [peer for peer in self._peers if _wants(peer, now, retry)]
-        if not wanting:
+        if not wanting or allowance < len(wanting):
             return Plan()
         zones = self._zones(wanting)
         if zones is not None:
             self._batch = FIRST_ASKED
             return Plan(zones=zones)
         others = sorted((p for p in self._peers if _has_room(p) and p not in wanting), key=lambda p: p.sent_at)
-        asked, self._batch = others[: self._batch], 2 * self._batch
+        asked = others[: min(self._batch, allowance // 3)]  # a question, its answer, and the zone that follows
+        self._batch = 2 * self._batch
         return Plan(questions=asked)
 
     def _zones(self, wanting: Sequence[Peer]) -> list[tuple[Peer, Area]] | None:

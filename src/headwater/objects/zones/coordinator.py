@@ -22,6 +22,8 @@ from headwater.objects.zones.messages import Alive, Effects, Fired, FromOwner, K
 from headwater.objects.zones.peer import Peer
 
 SECOND = 1_000_000_000
+OVERHEAD = 1.03  # messages for each change, at most, that zones lead to
+FIRST = 3  # messages of each owner that zones may cost before they have saved any
 LEASE_PARTS = 8  # how exactly it is known since when something waits
 When = Literal["becomes", "each"]
 
@@ -280,13 +282,19 @@ class Coordinator:
         """New zones to who reports everything, if there is room; else others are asked how much they need of theirs."""
         if self._allotment is None:
             return
-        plan = self._allotment.plan(now, self.terms.retry)
+        plan = self._allotment.plan(now, self.terms.retry, self._allowance())
         for peer, area in plan.zones:
             effects.messages.append((peer.name, peer.give(self._term, area, now)))
             self.counts.sent += 1
             self.counts.zones += 1
         for peer in plan.questions:
             self._ask(peer, peer.heard + 1, peer.heard, now, effects)
+
+    def _allowance(self) -> int:
+        """Messages that zones may cost now. What they have saved so far pays for them; where that is nothing, as near
+        to where the outcome changes, a small part of what the simple scheme would have sent."""
+        paid = int(OVERHEAD * self.counts.changes) + FIRST * len(self._peers)
+        return paid - self.counts.messages
 
     def _changes(self, peer: Peer) -> None:
         before = self._counted.get(peer.name, 0)

@@ -79,9 +79,10 @@ class Growth:
         return self._wide()
 
     def _flutters(self, place: int) -> bool:
-        """Whether a value that has to stay what it is, and is no number, does not stay so for long."""
+        """Whether a value that has to stay what it is, and is no number, does not stay so for long: the square of its
+        step is the share of changes by which it becomes another."""
         pinned = place not in self._values and self._row[place] is not ANYTHING
-        return pinned and self._motions[place].step * self._room > 1
+        return pinned and self._motions[place].step ** 2 * self._room > 1
 
     def _is_bounded(self, side: Side) -> bool:
         """Whether the outcome would not be certain with this side open, which is left open otherwise."""

@@ -93,6 +93,7 @@ class Homes(Observer):
         self._homes: dict[int, Home] = {}
         self._by_key: dict[bytes, Home] = {}
         self._seen: object = None  # the triggers of several nodes, as they were looked at
+        self._looked = False  # whether all triggers of the file are known
         self.strange = 0  # messages that could be nobody's
 
     def attach(self, triggers: Triggers, submit: Submit) -> None:
@@ -136,6 +137,7 @@ class Homes(Observer):
         assert self.carrier is not None
         wanted = self._wanted()
         with self._lock:
+            self._looked = True
             for home in list(self._homes.values()):
                 if (home.number, home.fingerprint) not in wanted:
                     self._drop(home)
@@ -185,8 +187,8 @@ class Homes(Observer):
             home = self._by_key.get(key)
             if home is None or node not in home.forms:
                 self.strange += 1
-                if home is None and self.carrier is not None:
-                    self.carrier.end(node, key)  # it is of a trigger that is no more, or of another one
+                if home is None and self.carrier is not None and self._looked:
+                    self.carrier.end(node, key)  # it is of a trigger that is no more
                 return
             if home.starting:
                 return
