@@ -47,7 +47,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("services",),
     ("federation",),
     # What users import beside the names at the top: each of these modules gathers one subject.
-    ("correlation", "dispatch", "library", "logs", "network", "reports", "security", "testing", "timers"),
+    ("correlation", "dispatch", "library", "logs", "network", "policy", "reports", "security", "testing", "timers"),
     ("bridges",),
     ("spark",),
     ("study",),
@@ -84,7 +84,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("peers",),
         ("multicast",),
         ("interests",),
-        ("library", "logs", "objects", "order", "patterns"),
+        ("library", "logs", "objects", "order", "patterns", "policy"),
         ("engine",),
         ("readiness", "report+report_collection"),
         ("node",),

@@ -21,6 +21,7 @@ from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.interests import add_interests
 from headwater.federation.command.objects import add_objects
+from headwater.federation.command.policy import add_policy
 from headwater.federation.command.replay import add_replay
 from headwater.federation.command.users import add_users
 from headwater.interest import NOTATIONS, Interest, as_event_type
@@ -89,6 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_log(commands)
     add_replay(commands, _add_joining, _joining)
     add_objects(commands, _add_joining, _joining)
+    add_policy(commands, _add_joining, _joining)
     add_interests(commands, _add_joining, _joining, load_type, _comparing)
     add_infer(commands)
     add_ingest(commands)

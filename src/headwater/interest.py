@@ -367,10 +367,12 @@ def parse(
     params: Mapping[str, object] | None = None,
     notation: Notation | None = None,
     builder: type[Builder] = Builder,
+    offered: bool = False,
 ) -> tuple[Program, Mapping[str, object]]:
     """The program of a definition in any notation, and its parameters' values; `builder` says what results become.
 
-    Where parameters are integers it may be read twice: what they are used as says of what type they are."""
+    Where parameters are integers it may be read twice: what they are used as says of what type they are. `offered`:
+    parameters may be left unread."""
     notation = notation or _guess(definition)
     if notation not in NOTATIONS:
         hint = did_you_mean(notation, NOTATIONS)
@@ -381,11 +383,12 @@ def parse(
     decls = None if notation == "python" else declare(params or {})  # of a function, its signature says more
     if decls is not None and not any(is_flexible(decl, (params or {})[decl.name]) for decl in decls):
         program, values = read(decls, builder)
-        check_used(program)
+        if not offered:
+            check_used(program)
         return program, values
     look: Any = type(builder.__name__, (builder,), {"settled": False, "doubts": []})
     program, values = read(decls or (), look)
-    if decls is not None:
+    if decls is not None and not offered:
         check_used(program)
     meant = by_use(program, values)
     if meant == program.params and not look.doubts:

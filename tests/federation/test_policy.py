@@ -11,7 +11,6 @@ import pytest
 from headwater import Interest, Node
 from headwater.channel.names import Pattern
 from headwater.errors import ConfigError, FederationError
-from headwater.federation.interests.conjunction import restricted
 from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.security.policy import Action, Allow, Deny, Policy, Restrict, Verdict
@@ -19,6 +18,7 @@ from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.settings import Security
 from headwater.federation.wire.requests import Install, Wish
 from headwater.interest import as_event_type
+from headwater.services.policy.conjunction import restricted
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
 
 CHANNEL, HIDDEN, TYPE = "t.badges", "t.hidden", "badge: u32, room: u32, level: f64"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.channel.names import Pattern
 from headwater.errors import ConfigError
 from headwater.federation.security.policy import ACTIONS, Allow, Deny
-from headwater.federation.security.rules import Principal, Rule, Rules
+from headwater.federation.security.rules import RIGHTS, Principal, Rule, Rules
 from tests.effort import examples
 
 PRINT = "1f2e3d4c" * 4 + "0" * 32
@@ -165,7 +165,7 @@ def test_wrong_rules() -> None:
 
 
 def test_rules_are_values() -> None:
-    assert Rule("a.**", "x") == Rule("a.**", ["x"], list(ACTIONS)) != Rule("a.**", "y")
+    assert Rule("a.**", "x") == Rule("a.**", ["x"], list(RIGHTS)) != Rule("a.**", "y")
     assert len({Rule("a", "x"), Rule("a", ("x",))}) == 1
     assert str(Rule("a.**", ["x", "user:y"], may=())) == "a.**: x, user:y may nothing"
     assert len(TABLE) == 5 and next(iter(TABLE)).channel == "ie.tcd.secret.**"

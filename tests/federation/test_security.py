@@ -18,8 +18,7 @@ from headwater.errors import ConfigError
 from headwater.federation.endpoints import is_loopback, loopback_only
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.identity import same_key
-from headwater.federation.security.policy import ACTIONS
-from headwater.federation.security.rules import Principal, Rule, Rules
+from headwater.federation.security.rules import RIGHTS, Principal, Rule, Rules
 from headwater.federation.security.settings import Security, User, tls_contexts, zenoh_settings
 from headwater.federation.security.user_keys import UserKeys, login_key
 
@@ -278,7 +277,8 @@ NODE = Principal("cork", "certificate", "ab" * 32)
 
 
 def test_defaults(world: World) -> None:
-    for action in ACTIONS:
+    assert not Security().decide(KEY, "vouch", "a.b") and not Security(open=True).decide(KEY, "vouch", "a.b")
+    for action in RIGHTS:
         assert "nodes of one machine" in Security().decide(KEY, action, "a.b").why
         assert Security().decide(KEY, action, "a.b") and Security(open=True).decide(KEY, action, "a.b")
         found = world.dublin.decide(NODE, action, "a.b")

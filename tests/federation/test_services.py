@@ -75,12 +75,14 @@ def test_logs_sequencers_and_control_events_are_services(tmp_path: Path) -> None
         source.publish(number=1)
         log.wait(1)
         report = node.report()
-        names = ["logs", "sequencers", "control events", "patterns", "objects for others", "library", "zones"]
+        names = ["logs", "sequencers", "control events", "patterns", "policies"]
+        names += ["objects for others", "library", "zones"]
         assert [service.name for service in node.services] == [*names, "log server"]
         assert report.services["patterns"] == {"foreign": {}, "ended": {}}
         assert "t.c" in report.services["logs"]["open"]
         assert report.services["sequencers"]["t.c"]["place"] == 1 and report.services["sequencers"]["t.c"]["active"]
-        assert set(report.services["control events"]) == {"headwater.nodes", "headwater.sources", "headwater.interests"}
+        control = {"headwater.nodes", "headwater.sources", "headwater.interests", "headwater.policy.decisions"}
+        assert set(report.services["control events"]) == control
         assert report.services["log server"]["questions"] == 0
         assert report.to_dict()["services"]["sequencers"]["t.c"]["missing"] == 0
     with LocalNode() as alone:

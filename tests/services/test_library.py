@@ -54,6 +54,7 @@ def test_a_subscription_by_name_is_one_with_the_interest_and_its_own_parameters(
         assert [event.level for event in (plain.get(), plain.get())] == [0.6, 0.8]
         assert more.get().level == 0.8 and more.poll() is None
         assert {row.what for row in node.library.running()} == {"@loud/1"}
+        assert plain.report().interest == more.report().interest == "@loud/1: level > :limit"
         with pytest.raises(ParameterError, match="limti"):
             door.subscribe(where="@loud/1", params={"limti": 0.7})
 

@@ -27,6 +27,7 @@ from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.counts import Readings
 from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.channel.routing.route import Entry, Flow, Lineup
+from headwater.interest import Interest
 from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         slow = f"paused: {it.paused}"
     attached = list(it._attachments.values())
     types = {each.form.type.name if each.form.type is not None else None for each in attached}
-    texts = dict.fromkeys(each.entry.interest.text for each in attached if each.entry.interest is not None)
+    texts = dict.fromkeys(_text(it, each) for each in attached if each.entry.interest is not None)
     return SubscriptionReport(
         name=it.name,
         type=types.pop() if len(types) == 1 else None,
@@ -231,3 +232,10 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         warnings=tuple(it.warnings),
         placements=look.placed_everywhere(attached),
     )
+
+
+def _text(it: Subscription, attachment: Attachment) -> str:
+    """An interest as it was written, behind the name that it was asked for by."""
+    interest, where = attachment.entry.interest, it._asked[attachment.part].where
+    text = "" if interest is None else interest.text
+    return f"{where.origin}: {text}" if isinstance(where, Interest) and where.origin is not None else text

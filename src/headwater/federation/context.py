@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from headwater.federation.failures import Failures
     from headwater.federation.network import Network
     from headwater.federation.scheduler import Scheduler
+    from headwater.federation.security.decisions import Decisions
     from headwater.federation.security.keyring import Keyring
     from headwater.federation.security.offences import Offences
     from headwater.federation.security.settings import Security
@@ -29,6 +30,7 @@ class Context:
     scheduler: Scheduler
     offences: Offences
     failures: Failures
+    decisions: Decisions  # who gets what of this node's channels
     closing: bool = False
     closed: bool = False
 

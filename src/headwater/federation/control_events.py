@@ -3,6 +3,7 @@
 headwater.nodes       a node has joined or left
 headwater.sources     a source of another node was advertised or withdrawn
 headwater.interests   an interest was installed, refused or withdrawn: another node's here, or this node's there
+headwater.policy.decisions    what policies have decided of somebody, and why: once, and again when that changes
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.channel.routing.route import Entry
     from headwater.channel.source import Source
     from headwater.federation.context import Context
+    from headwater.services.policy.identity import Identity
 
 
 READ_BYTES = 16_384  # of an interest that was refused: a larger one is not read only to say what it was
@@ -45,9 +47,9 @@ class SourceEvent(Event):
 
 
 class InterestEvent(Event):
-    """An interest was installed, refused or withdrawn."""
+    """An interest was installed, refused or withdrawn, or a policy has judged it."""
 
-    change: str  # installed, refused, withdrawn
+    change: str  # installed, refused, withdrawn, hidden, judged anew
     node: str  # the other node
     channel: str
     interest: str
@@ -55,10 +57,24 @@ class InterestEvent(Event):
     reason: str
 
 
+class DecisionEvent(Event):
+    """What policies have decided of a user on a device at a node."""
+
+    user: str
+    device: str
+    node: str
+    action: str  # subscribe, install, transact, advertise
+    channel: str
+    outcome: str  # allowed, restricted, denied
+    reason: str
+
+
+DECISIONS = "headwater.policy.decisions"
 CHANNELS: dict[str, type[Event]] = {
     "headwater.nodes": NodeEvent,
     "headwater.sources": SourceEvent,
     "headwater.interests": InterestEvent,
+    DECISIONS: DecisionEvent,
 }
 
 
@@ -136,6 +152,19 @@ class ControlEvents(Service):
             if change == "installed":
                 self._texts[key] = text
         self._interest(peer, channel, text, change, reason, here=True)
+
+    def decided(self, identity: Identity, action: str, channel: str, outcome: str, reason: str) -> None:
+        """What policies have decided."""
+        event: Any = DecisionEvent(
+            user=identity.user,
+            device=identity.device,
+            node=identity.node,
+            action=action,
+            channel=channel,
+            outcome=outcome,
+            reason=reason,
+        )
+        self._publish(DECISIONS, event)
 
     def denied(self, peer: Known, name: str, reason: str) -> None:
         """Another node may not subscribe to what it has asked for by name, or by a pattern of names."""

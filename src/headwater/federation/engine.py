@@ -46,6 +46,7 @@ from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.failures import Failures
 from headwater.federation.interests.channel_discovery import ChannelDiscovery
 from headwater.federation.interests.installer import Installer
+from headwater.federation.interests.rejudgement import Rejudgement
 from headwater.federation.interests.requester import Requester
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
@@ -66,6 +67,7 @@ from headwater.federation.peers.presence import Presence
 from headwater.federation.peers.request_registry import Caller, RequestRegistry
 from headwater.federation.peers.table import Peers
 from headwater.federation.scheduler import BEAT_SECONDS, TICK_SECONDS, Scheduler
+from headwater.federation.security.decisions import Decisions
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.keyring import Keyring
 from headwater.federation.security.offences import Offences
@@ -146,6 +148,7 @@ class Engine:
             self.control,
             self.groups,
         )
+        self.rejudgement = Rejudgement(context, self.peers, self.installer, self.dialogue, self.control)
         self.narrowings = Narrowings(context, self.peers, self.requester, self.dialogue)
         self.discovery = ChannelDiscovery(context, self.peers, self.permissions, self.requester)
         parts.registrar, parts.attendance, parts.requests = self.membership, self.presence, self.requester
@@ -181,7 +184,8 @@ class Engine:
             lives=lambda node, run: self.presence.lives(node, run),
         )
         scheduler = Scheduler(node.name, node._crashes, lambda: self.context.closed)
-        return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name))
+        decisions = Decisions(security)
+        return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name), decisions)
 
     def _identity(self) -> Any:
         state, name = self.node.state, self.node.name
@@ -368,7 +372,12 @@ class Engine:
         register(messages.Latest, lambda _, __: messages.LatestIs(self.membership.latest()))
         register(messages.MaySubscribe, lambda who, asked: self.permissions.answer(who.peer, who.principal, asked))
         register(messages.Heard, self._heard)
+        register(messages.Judged, self._judged)
         register(Past, PastReader(self.context, self.installer.granting).answer)
+
+    def _judged(self, who: Caller, request: messages.Judged) -> messages.Accepted:
+        self.requester.judged(who.peer, request)
+        return messages.Accepted()
 
     def _heard(self, who: Caller, request: messages.Heard) -> messages.Accepted:
         heard = self.discovery.heard(who.peer, request.channel, request.source)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from headwater.federation.order.contract import Federated
     from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.patterns.placed import PlacedPattern
+    from headwater.federation.policy.service import PolicyService
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security.settings import Security
     from headwater.patterns.model import Limits
@@ -83,6 +84,7 @@ class Node(LocalNode):
     _engine: Engine | None = None  # of a node that has a network
     _placements: Placements | None = None
     _zones: ZoneService | None = None
+    _policies: PolicyService | None = None
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class Node(LocalNode):
         from headwater.federation.exit_hook import close_at_exit
         from headwater.federation.logs.own_logs import OwnLogs
         from headwater.federation.logs.server import LogServer
+        from headwater.federation.policy.service import PolicyService
 
         try:
             self._engine = engine = Engine(self, wanted)
@@ -122,7 +125,19 @@ class Node(LocalNode):
             self._patterns = self.services.add(PatternService(self, engine.context, engine.peers))
             in_force = partial(engine.requester.settled, barriers=True)
             self._placements = Placements(engine.context, engine.peers, engine.dialogue, in_force, self._patterns)
-            self.services.add(ObjectService(self, engine.context))
+            self._policies = self.services.add(
+                PolicyService(
+                    engine.context,
+                    engine.peers,
+                    engine.fabric,
+                    engine.dialogue,
+                    engine.rejudgement,
+                    engine.control,
+                )
+            )
+            objects = self.services.add(ObjectService(self, engine.context))
+            self._policies.watch(self._patterns.rejudge)
+            self._policies.watch(objects.rejudge)
             reach = LibraryNetwork(engine.context, engine.peers, engine.dialogue)
             self._library = self.services.add(LibraryService(self, reach, engine.requester.taken_up))
             engine.installer.granting.named = engine.requester.named = self._library
@@ -161,6 +176,16 @@ class Node(LocalNode):
     @property
     def _federated(self) -> bool:  # type: ignore[override]
         return self._engine is not None
+
+    @property
+    def policies(self) -> PolicyService:
+        """The policies of this node: which part of a channel somebody gets. See docs/policy.md."""
+        if self._policies is None:
+            raise FederationError(
+                f"node {self.name!r}: policies say what leaves a node, and this one is in no federation; open it with "
+                "listen= or connect="
+            )
+        return self._policies
 
     # ── channels and sources ──
 

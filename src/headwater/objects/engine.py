@@ -31,6 +31,7 @@ from headwater.threads import Crashes
 
 if TYPE_CHECKING:
     from headwater.objects.triggers.definition import Trigger
+    from headwater.objects.triggers.installed import Installed
     from headwater.store import NodeState
     from headwater.store.migrations import Execute
     from headwater.types import EventType
@@ -188,9 +189,9 @@ class ObjectEngine:
         in its turn, when objects may be others."""
         self._before.problems(transaction)
 
-    def prepare_trigger(self, trigger: Trigger) -> None:
-        """The same of a trigger that is to be installed."""
-        self.triggers.prepare(trigger, self._committed_type)
+    def prepare_trigger(self, trigger: Trigger) -> Installed | None:
+        """The same of a trigger that is to be installed: how it would be; None if it cannot."""
+        return self.triggers.prepare(trigger, self._committed_type)
 
     def explain_trigger(self, trigger: Trigger) -> str:
         """A trigger in words that is not installed; HeadwaterError with all that is wrong with it."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import Busy, FederationError
+from headwater.federation.objects import trigger_server
 from headwater.federation.objects.budgets import Budgets
 from headwater.federation.wire.object_requests import SubmitTransaction
 from headwater.objects import expressions
@@ -117,6 +118,25 @@ def test_a_budget_fills_again() -> None:
     for node in ("a", "b", "c"):
         budgets.spend(node, 5.0)
     assert len(budgets._left) == 2
+
+
+def test_triggers_that_would_cost_every_event_too_much_are_refused(
+    make: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = Plant(make, tmp_path)
+    with plant.objects.transaction() as t:
+        t.create("tank", "Tank", level=0.0)
+    long = " or ".join(f"sqrt(abs(new.level * {n} + event.turn)) > {n}" for n in range(300))
+    texts = " or ".join(f"contains(new.label, 'x{n}')" for n in range(300))
+    monkeypatch.setattr(trigger_server, "MOST_COST", 1_000)
+    for where in (long, texts):
+        with pytest.raises(FederationError, match=r"native operations at an event.*ask what the index can decide"):
+            plant.remote.trigger("t", on="tank", when="each", where=where)
+    short = "sqrt(abs(new.level * {} + event.turn)) > 1"
+    with pytest.raises(FederationError, match="native operations"):
+        for number in range(1000):  # each by itself is little
+            plant.remote.trigger(f"t{number}", on="tank", when="each", where=short.format(number))
+    assert len(plant.objects.triggers) > 5
 
 
 def test_triggers_that_would_remember_too_much_are_refused(make: Nodes, tmp_path: Path) -> None:

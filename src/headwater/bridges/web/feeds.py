@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.bridges.web.session import MOST_FEEDS, Feed
 from headwater.errors import FrameError, HeadwaterError
-from headwater.federation.interests.conjunction import restricted
 from headwater.federation.security.policy import Restrict
 from headwater.interest import Interest
+from headwater.services.policy.conjunction import restricted
 from headwater.types.plain import object_in
 
 if TYPE_CHECKING:

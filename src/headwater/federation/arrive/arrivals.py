@@ -27,8 +27,8 @@ class Arrivals:
 
     def source(self, peer: Upstream, ad: SourceAd, type: EventType | None) -> RemoteSource | None:
         """A source of a peer, as it is announced on the link; None if nobody here has its channel."""
-        node, security = self._context.node, self._context.security
-        decision = None if peer.principal is None else security.decide(peer.principal, "advertise", ad.channel)
+        node, decisions = self._context.node, self._context.decisions
+        decision = None if peer.principal is None else decisions.decide(peer.principal, "advertise", ad.channel)
         if not decision:
             why = "it has not proven who it is" if decision is None else decision.why
             raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)

@@ -87,6 +87,7 @@ class InterestRequest:
     base: int = 0  # the version that the peer is known to have in full: what has changed since `demand` is enough
     points: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+    hidden: dict[int, str] = field(default_factory=dict)  # what policies there let nothing through for, and why
     busy: bool = False
     again: bool = False
     incarnation: int = 0

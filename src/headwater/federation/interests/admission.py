@@ -7,14 +7,17 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from headwater.errors import HeadwaterError
-from headwater.federation.interests.conjunction import restricted
-from headwater.federation.security.policy import Action, Restrict, Verdict
+from headwater.federation.security.decisions import Claim, identity_of
+from headwater.federation.security.policy import Action, Allow, Deny, Restrict, Verdict
 from headwater.federation.wire.library_requests import Named, unpack_named
 from headwater.federation.wire.requests import Wish, unpack_params, unpack_wish
 from headwater.interest import Interest
 from headwater.ir import walk
 from headwater.match.lower import is_plain
+from headwater.services.policy.conjunction import restricted
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
@@ -31,8 +34,27 @@ class Refused(Exception):
     """A wish is not granted, and why."""
 
 
+class Asked(NamedTuple):
+    """What somebody has asked for, as it was before policies had their say: they judge it anew when they change."""
+
+    principal: Principal
+    claim: Claim
+    wish: Wish  # without its program
+    wanted: Interest | None
+    zones: frozenset[str] | None = None
+    cost: int = 0
+    size: int = 0  # in bytes
+    text: str = ""
+    label: str = ""
+
+    @property
+    def user(self) -> str:
+        """Whom it is for."""
+        return user_of(self.principal, self.claim)
+
+
 class Grant(NamedTuple):
-    """A wish that was read and may run here."""
+    """A wish that was read and may run here. `hidden`: a policy lets nothing through for it at present, and why."""
 
     interest: Interest | None
     zones: frozenset[str] | None = None
@@ -40,6 +62,10 @@ class Grant(NamedTuple):
     size: int = 0  # in bytes
     text: str = ""
     label: str = ""  # the entry of a library that it is
+    limit: Interest | None = None  # what policies restrict it to
+    hidden: str = ""
+    asked: Asked | None = None
+    stamp: tuple[int, ...] = ()  # of the policies, and of where the user is, by which it was judged
 
 
 class NamedCode(Protocol):
@@ -66,37 +92,67 @@ class Granting:
 
     def read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
         """What a wish says, and all that takes time to find out about it; raises if it cannot or may not run here.
-        Where the policy restricts what may be subscribed to, it is the wish so restricted. Needs no lock."""
-        verdicts = self._ask(principal, "subscribe", channel, wish.on_behalf_of)
-        if wish.on_behalf_of and not wish.tagged:
+        Where policies restrict what may be subscribed to, it is the wish so restricted. Needs no lock."""
+        claim = Claim(wish.on_behalf_of, wish.device, wish.device_kind, wish.proof)
+        stamp = self._context.decisions.stamp(user_of(principal, claim))
+        verdict = self._ask(principal, "subscribe", channel, claim)
+        if claim and not wish.tagged:
             raise Refused(f"what is for {wish.on_behalf_of!r} must come with a tag, so that nobody else gets it")
-        granted = self._read(principal, channel, wish)
-        limits = [verdict for verdict in verdicts if isinstance(verdict, Restrict)]
-        if not limits:
-            return granted
-        interest = granted.interest
-        for limit in limits:
-            try:
-                interest = restricted(interest, limit.interest, channel.type)
-            except HeadwaterError as error:
-                raise Refused(f"not allowed: {limit.why}, which cannot be said here: {error}") from None
-        assert interest is not None
-        interest.prepare()
-        return granted._replace(interest=interest, cost=interest.cost.estimated)
+        granted = self._read(principal, channel, wish, claim)
+        bare = replace(wish, program=None, params=None, named=b"")
+        asked = Asked(principal, claim, bare, granted.interest, *granted[1:6])
+        return self._restricted(asked, channel, verdict)._replace(stamp=stamp)
 
-    def _ask(self, principal: Principal, action: Action, channel: Channel, on_behalf_of: str) -> list[Verdict]:
-        """What the node itself may, and what the one may on whose behalf it says that it asks: it has not proven that,
-        and so gets nothing by it that it would not get itself."""
-        verdicts = []
-        for name in dict.fromkeys(("", on_behalf_of)):
-            verdict = self._context.security.decide(principal, action, channel.name, name)
-            if not verdict:
-                what = "not allowed to install code" if action == "install" else "not allowed"
-                raise Refused(f"{what}: {verdict.why}")
-            verdicts.append(verdict)
-        return verdicts
+    def judge(self, asked: Asked, channel: Channel) -> Grant:
+        """The same for what was read before: policies have changed since, or where somebody is. Needs no lock."""
+        stamp = self._context.decisions.stamp(asked.user)
+        verdict = self._ask(asked.principal, "subscribe", channel, asked.claim)
+        return self._restricted(asked, channel, verdict)._replace(stamp=stamp)
 
-    def _read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
+    def nothing(self, asked: Asked, channel: Channel, why: str) -> Grant:
+        """What is left where a policy cannot be said of what was asked for."""
+        plain = Grant(asked.wanted, asked.zones, asked.cost, asked.size, asked.text, asked.label, asked=asked)
+        return self._hidden(plain, channel, why)
+
+    def is_current(self, grant: Grant) -> bool:
+        """Whether it was judged by what holds now."""
+        user = "" if grant.asked is None else grant.asked.user
+        return grant.stamp == self._context.decisions.stamp(user)
+
+    def _restricted(self, asked: Asked, channel: Channel, verdict: Verdict) -> Grant:
+        """What policies leave of what was asked for."""
+        plain = Grant(asked.wanted, asked.zones, asked.cost, asked.size, asked.text, asked.label, asked=asked)
+        match verdict:
+            case Deny(why=why):
+                return self._hidden(plain, channel, f"not allowed: {why}")
+            case Allow():
+                return plain
+            case Restrict() as limit:
+                wanted = asked.wanted
+                own = wanted is not None and not (limit.replaces and asked.wish.tagged and wanted.output is None)
+                try:
+                    interest = restricted(wanted if own else limit.wish, limit.interest, channel.type)
+                except HeadwaterError as error:
+                    raise Refused(f"not allowed: {limit.why}, which cannot be said here: {error}") from None
+                interest.prepare()
+                return plain._replace(interest=interest, cost=interest.cost.estimated, limit=limit.interest)
+
+    def _hidden(self, plain: Grant, channel: Channel, why: str) -> Grant:
+        """A wish that gets nothing, as long as the policies are what they are."""
+        if channel.type is None:
+            raise Refused(why)
+        return plain._replace(interest=Interest("false", channel.type), cost=0, hidden=why)
+
+    def _ask(self, principal: Principal, action: Action, channel: Channel, claim: Claim) -> Verdict:
+        """What the node itself may, and what the one may for whom it says that it asks; Refused if that can only
+        become otherwise by other rules."""
+        verdict = self._context.decisions.decide(principal, action, channel.name, claim)
+        if isinstance(verdict, Deny) and (verdict.lasting or action != "subscribe"):
+            what = "not allowed to install code" if action == "install" else "not allowed"
+            raise Refused(f"{what}: {verdict.why}")
+        return verdict
+
+    def _read(self, principal: Principal, channel: Channel, wish: Wish, claim: Claim) -> Grant:
         """What the wish itself says."""
         zones = frozenset(wish.zones) if wish.zones else None
         size = len(wish.program or b"") + len(wish.params or b"")
@@ -119,7 +175,7 @@ class Granting:
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
         if wish.tagged or not _plain(channel, interest):
-            self._ask(principal, "install", channel, wish.on_behalf_of)
+            self._ask(principal, "install", channel, claim)
         if wish.tagged and not wish.tag:
             raise Refused("what comes with a tag needs one that is not 0")
         if not wish.tagged and (interest.stateful or interest.output is not None or interest.contextual):
@@ -198,6 +254,11 @@ class Granting:
         there = set(channels)
         for gone in [each for each in self._rates if each not in there]:
             del self._rates[gone]
+
+
+def user_of(principal: Principal, claim: Claim) -> str:
+    """The user that somebody asks for, or is."""
+    return claim.user or identity_of(principal).user
 
 
 def _plain(channel: Channel, interest: Interest) -> bool:

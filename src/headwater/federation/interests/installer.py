@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -68,7 +69,7 @@ class Installer:
     def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
         """What a peer wants of a channel from now on: all of it, so that what it does not name is over, or
         what has changed. It is read, checked and analysed before any lock is taken: others publish meanwhile."""
-        decision = self._context.security.decide(principal, "subscribe", request.channel)
+        decision = self._context.security.decide(principal, "subscribe", request.channel)  # policies judge each wish
         try:
             if not decision and (request.wishes or request.packed or request.base):
                 return self._not_allowed(peer, request, f"not allowed: {decision.why}")
@@ -215,6 +216,7 @@ class Installer:
             if tag not in tags:
                 changes.append((tag, "withdrawn", "", ""))
         refused: dict[int, str] = {}
+        hidden: dict[int, str] = {}
         fresh: list[Wish] = []
         for wish in question.wishes:
             if wish.tag in crossing.wishes:
@@ -223,6 +225,8 @@ class Installer:
                     fresh.append(wish)
                 continue
             grant = question.grants.get(wish.tag) or self._try_read(principal, channel, wish)
+            if not isinstance(grant, str) and not self.granting.is_current(grant):
+                grant = self._try_read(principal, channel, wish)  # a policy has changed since it was read
             try:
                 if isinstance(grant, str):
                     raise Refused(grant)
@@ -234,7 +238,9 @@ class Installer:
                 continue
             moves += self._grant(crossing, wish, grant, entry, (group or crossing).merged)
             fresh.append(wish)
-            changes.append((wish, "installed", "", grant.text))
+            if grant.hidden:
+                hidden[wish.tag] = grant.hidden
+            changes.append((wish, "hidden" if grant.hidden else "installed", grant.hidden, grant.text))
         # What lanes go by is set before the wishes hold: the first event that they pass makes a lane.
         crossing.incarnation = peer.incarnation
         crossing.reliable, timed = request.reliable, crossing.promises
@@ -261,7 +267,25 @@ class Installer:
             self._barriers.send_barrier(peer, crossing)
         for which, what, why, text in changes:
             self._control.wish(peer, channel.name, which, what, why, text)
-        return Installed(crossing.points, refused, barrier=crossing.due, group=_group(crossing))
+        return Installed(crossing.points, refused, barrier=crossing.due, group=_group(crossing), hidden=hidden)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """No question is answered meanwhile; taken before the wiring's lock."""
+        with self._lock:
+            yield
+
+    def part_groups(self, concerns: Callable[[str], bool]) -> None:
+        """Channels of which policies decide do not go to multicast groups, where anybody may get them: who got them so
+        is given up, and asks again. Nothing of what waits goes out. Both locks are held."""
+        if self._groups is None:
+            return
+        for peer in self._peers.everyone():
+            for crossing in list(peer.crossings.values()):
+                name = crossing.channel.name
+                if crossing.share is not None and concerns(name) and not self._groups.for_all(name):
+                    with self._groups.withholding():
+                        self._give_up(peer, crossing)
 
     def _withdraw(self, crossing: Crossing, tag: int) -> list[Move]:
         entry, member = crossing.forget(tag)
@@ -274,6 +298,7 @@ class Installer:
         member = TaggedMember(crossing, wish.tag, made) if wish.tagged else merged
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
         crossing.take(wish, entry, member, cost=grant.cost, size=grant.size, label=grant.label)
+        crossing.asked[wish.tag] = grant
         return [Move(crossing.channel, entry, member, joins=True)] if joins else []
 
     def _put_in_force(
@@ -350,19 +375,22 @@ class Installer:
 
     def _drop(self, peer: Peer, crossing: Crossing) -> None:
         with self._lock, self._context.wiring.lock:
-            if peer.crossings.get(crossing.channel.name) is not crossing:
-                return
-            moves = []
-            for tag in list(crossing.wishes):
-                moves += self._withdraw(crossing, tag)
-                self._control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
-            moves = [] if crossing.channel.closed else moves
-            if crossing.share is not None:
-                self._put_in_force(peer, crossing, moves, [], None)
-            elif moves:
-                self._context.wiring.move(moves)
-            self._over(peer, crossing)
-            peer.given_up()
+            if peer.crossings.get(crossing.channel.name) is crossing:
+                self._give_up(peer, crossing, "its node is gone")
+
+    def _give_up(self, peer: Peer, crossing: Crossing, why: str = "a policy has changed") -> None:
+        """Nothing that a peer has asked for of a channel holds any more; both locks are held."""
+        moves = []
+        for tag in list(crossing.wishes):
+            moves += self._withdraw(crossing, tag)
+            self._control.wish(peer, crossing.channel.name, tag, "withdrawn", why)
+        moves = [] if crossing.channel.closed else moves
+        if crossing.share is not None:
+            self._put_in_force(peer, crossing, moves, [], None)
+        elif moves:
+            self._context.wiring.move(moves)
+        self._over(peer, crossing)
+        peer.given_up()
 
     def _over(self, peer: Peer, crossing: Crossing) -> None:
         """Nothing is wanted any more."""

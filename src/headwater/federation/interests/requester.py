@@ -19,7 +19,7 @@ from headwater.errors import FederationError, HeadwaterError, SecurityError, Unr
 from headwater.federation.demand.demand import NOTHING, Demand, InterestRequest
 from headwater.federation.demand.wishes import Changed
 from headwater.federation.wire.library_requests import Named, pack_named, unpack_named
-from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_type
+from headwater.federation.wire.requests import Install, Installed, Judged, Wish, pack_wishes, unpack_type
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
@@ -333,14 +333,21 @@ class Requester:
             # Of what nothing was taken, nothing is kept there to build on.
             asked.base = 0 if answer.error or len(still) + len(refused) >= demand.wishes else version
             asked.points, asked.refused = dict(answer.points), {**still, **refused}
+            said = None if changed is None else {wish.tag for wish in changed.wishes}
+            kept = {} if said is None else {tag: why for tag, why in asked.hidden.items() if tag not in said}
+            asked.hidden = {**kept, **answer.hidden}
             asked.incarnation, asked.memory = peer.incarnation, answer.memory
         self._reached.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.barrier:  # no barrier will follow for it
             self.begun(peer, channel.name, asked, version)
         retry = False
         with self._context.wiring.lock:
-            entries = {tag: entry for tag in asked.refused if (entry := self._demands.entry(channel.name, tag))}
+            known = {**asked.refused, **asked.hidden}
+            entries = {tag: entry for tag in known if (entry := self._demands.entry(channel.name, tag))}
             self._not_refused(_place(channel, peer), set(entries.values()))
+            for tag, why in answer.hidden.items():
+                if tag in entries:
+                    self._refuse(channel, entries[tag], _place(channel, peer), why)
             for tag, why in refused.items():
                 if tag in entries:
                     retry |= self._demands.refused(peer, channel, entries[tag])
@@ -350,6 +357,31 @@ class Requester:
         if retry:
             self._context.scheduler.later(0.0, lambda: self.sync(channel, [peer]))
             self._context.scheduler.later(RECONSIDER_SECONDS, lambda: self._reconsider(peer, channel))
+
+    def judged(self, peer: Peer, told: Judged) -> None:
+        """A peer's policies have changed, or where somebody is: what they say now of wishes of this node. Nothing has
+        to be asked for again."""
+        asked = peer.asked.get(told.channel)
+        if asked is None:
+            return
+        with peer.lock:
+            hidden = {tag: why for tag, why in asked.hidden.items() if tag not in told.shown}
+            fresh = {tag: why for tag, why in told.hidden.items() if hidden.get(tag) != why}
+            asked.hidden = {**hidden, **told.hidden}
+        place = f"{told.channel}@{peer.name}"
+        with self._context.wiring.lock:
+            channel = next((each for each in self._node.channels() if each.name == told.channel), None)
+            if channel is None:
+                return
+            known = {**asked.refused, **asked.hidden}
+            entries = {tag: entry for tag in known if (entry := self._demands.entry(channel.name, tag))}
+            self._not_refused(place, set(entries.values()))
+            for tag, why in fresh.items():
+                if tag in entries:
+                    self._refuse(channel, entries[tag], place, why)
+        for tag, why in fresh.items():
+            self._control.interest(peer, told.channel, entries.get(tag), "hidden", why)
+        self._context.scheduler.changed()
 
     def _still_refused(self, asked: InterestRequest, demand: Demand, changed: Changed | None) -> dict[int, str]:
         """Of what was refused before, that of which nothing was said this time."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.names import check_name
 from headwater.channel.services import Service
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
-from headwater.federation.interests.conjunction import restricted
 from headwater.federation.logs.own_logs import OwnLogs
 from headwater.federation.security.envelope import question_name
 from headwater.federation.security.policy import Restrict
@@ -32,6 +31,7 @@ from headwater.interest import Interest, Limits
 from headwater.late import pa
 from headwater.match.lower import is_plain
 from headwater.native.record import uses_meta
+from headwater.services.policy.conjunction import restricted
 from headwater.store.log.interest_scan import META, Judge, check_columns
 from headwater.store.log.reader import Scan
 from headwater.types.model import Field, Record
@@ -152,6 +152,11 @@ class LogServer(Service):
         except (SecurityError, FrameError) as error:
             self._context.offences.blame(opened, error)
             return self._refuse(b"", "", str(error))
+        with self._context.decisions.reading():
+            return self._decided(opened, question)
+
+    def _decided(self, opened: Opened, question: Logged | Read) -> bytes:
+        """The answer to who is known: who changes a policy meanwhile waits for it."""
         try:
             match question:
                 case Logged():
@@ -181,7 +186,7 @@ class LogServer(Service):
 
     def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> Interest | None:
         """What of the channel it may have, if not all of it; LogRefused, if nothing."""
-        verdict = self._context.security.decide(principal, action, channel)
+        verdict = self._context.decisions.decide(principal, action, channel)
         if not verdict:
             raise LogRefused(f"not allowed to {what}: {verdict.why}")
         return verdict.interest if isinstance(verdict, Restrict) else None
@@ -196,7 +201,7 @@ class LogServer(Service):
             self._allow(principal, "subscribe", check_name(question.channel), "read the log")
             found = self._channel(question.channel)
         else:
-            allows = self._context.security.decide
+            allows = self._context.decisions.decide
             listed = [name for name in shelf.channels() if allows(principal, "subscribe", name)]
         data = pack(Listing(shelf.node, listed, found))
         return Head(question.nonce, log_messages.digest(data)), data

@@ -17,8 +17,8 @@ The outlet's lock `building` is taken after the wiring's and before those of sou
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from headwater.errors import ClosedError, ConfigError, ConfigProblem
 from headwater.federation.multicast.receiver import Hearing
 from headwater.federation.multicast.share import GroupCrossing, Outlet, Share
 from headwater.federation.multicast.sockets import Multicast
+from headwater.federation.send.pending import ControlFrame
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Ends
 from headwater.federation.wire.kinds import GROUP
@@ -67,7 +68,7 @@ class Groups:
         # What peers have not acknowledged that left a group, and want the rest over their link: by peer and sid.
         self.rests: dict[tuple[str, int], Ring[Kept]] = {}
         self.unsaid: set[GroupLane] = set()  # of which peers are to be told how far they have come
-        self._beating = False
+        self._beating = self._withholds = False
 
     def open(self) -> None:
         network = self.context.network
@@ -101,7 +102,7 @@ class Groups:
         if not request.multicast or not plain or request.promises or request.routes or not crossing.peer.columns:
             return None
         group = self.group(channel.name)
-        if multicast is None or group is None or crossing.parked or not self._for_all(channel.name):
+        if multicast is None or group is None or crossing.parked or not self.for_all(channel.name):
             return None
         found = self.crossings.get(channel)
         if found is None:
@@ -111,9 +112,18 @@ class Groups:
             found = self.crossings[channel] = GroupCrossing(outlet, channel)
         return found
 
-    def _for_all(self, channel: str) -> bool:
+    def for_all(self, channel: str) -> bool:
         """Whether every node of the federation may subscribe: what is in a datagram is not hidden from any."""
-        return self.context.security.open_to_all("subscribe", channel)
+        return self.context.decisions.open_to_all("subscribe", channel)
+
+    @contextmanager
+    def withholding(self) -> Iterator[None]:
+        """Who leaves a group meanwhile gets nothing more of what it has not got yet; the wiring's lock is held."""
+        self._withholds = True
+        try:
+            yield
+        finally:
+            self._withholds = False
 
     def change(
         self,
@@ -159,6 +169,8 @@ class Groups:
         shared the group up to here."""
         share = _share(crossing)
         lanes = shared.active()
+        if self._withholds:
+            self._discard(shared, lanes)
         for lane in lanes:
             lane.still = True
             try:
@@ -177,11 +189,25 @@ class Groups:
         for lane in lanes:
             shared.settle(lane)
 
+    def _discard(self, shared: GroupCrossing, lanes: list[GroupLane]) -> None:
+        """What waits for the group, or could be asked for again, goes to nobody."""
+        outlet = shared.peer
+        for lane in lanes:
+            lane.pending[:] = [item for item in lane.pending if isinstance(item, ControlFrame)]
+            lane._chunk_surplus, lane._gaps_taken = 0, int.from_bytes(lane.gap_count, "little")
+            lane.kept.clear()
+        mine, numbers = set(lanes), {lane.sid for lane in lanes}
+        for key in [key for key in self.rests if key[1] in numbers]:
+            self.rests.pop(key, None)
+        left = [each for each in outlet.ready if each[0] not in mine]
+        outlet.ready.clear()
+        outlet.ready.extend(left)
+
     def _part(self, share: Share, peer: Peer, crossing: Crossing) -> None:
         """A peer leaves: what it has not got goes over its link, before anything else of these sources."""
         frames: list[bytes] = []
         for lane in share.announced:
-            kept = lane.kept.after(share.acked.get(lane, 0)) if share.reliable else []
+            kept = lane.kept.after(share.acked.get(lane, 0)) if share.reliable and not self._withholds else []
             if crossing.wishes and kept:
                 self.rests[peer.id, lane.sid] = Ring(kept)
             frames += [each.frame for each in kept]

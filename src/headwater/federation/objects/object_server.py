@@ -15,13 +15,14 @@ transactions may take, which are compiled here, before the turn (`budgets.py`). 
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from headwater.errors import Busy, ObjectError
-from headwater.federation.security.policy import Allow
+from headwater.errors import Busy, HeadwaterError, ObjectError
+from headwater.federation.security.policy import Allow, Restrict, Verdict
 from headwater.federation.wire.object_requests import (
     MOST_BUSY,
     MOST_OBJECTS,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from headwater.federation.objects.budgets import Budgets
     from headwater.federation.peers.request_registry import Caller
     from headwater.federation.security.policy import Action
+    from headwater.objects.engine import Row
     from headwater.objects.line import Item
 
 WAITING = 10_000  # outcomes of which is known that somebody waits
@@ -134,8 +136,8 @@ class ObjectServer:
         return [name for name, each in types if self._may(caller, action, each.channel)]
 
     def _may(self, caller: Caller, action: Action, channel: str) -> bool:
-        """A right that a policy restricts to some events is none to objects: which of them it means is not known."""
-        return isinstance(self._context.security.decide(caller.principal, action, channel), Allow)
+        """A right that a policy restricts to some objects is none to all of a type."""
+        return isinstance(self._context.decisions.decide(caller.principal, action, channel), Allow)
 
     def collect(self, caller: Caller, request: CollectOutcome) -> TransactionIs:
         ticket = scoped(caller.peer.id, request.ticket)
@@ -157,12 +159,39 @@ class ObjectServer:
     # ── reading ──
 
     def read(self, caller: Caller, request: ReadObjects) -> ObjectPage:
-        types = frozenset(self._allowed(caller, "subscribe"))
-        rows, after = self._objects.engine.page(request.pattern, request.after, types, MOST_OBJECTS, PAGE_BYTES)
-        return ObjectPage([ObjectRow(*row) for row in rows], after)
+        """A page of objects: those that it may read, of a type that a policy restricts those whose creation, as they
+        are now, it would have been told of."""
+        with self._context.decisions.reading():
+            verdicts = self._verdicts(caller)
+            rows, after = self._objects.engine.page(request.pattern, request.after, verdicts, MOST_OBJECTS, PAGE_BYTES)
+            shown = [row for row in rows if self._shows(verdicts[row[1]], row)]
+            return ObjectPage([ObjectRow(*row) for row in shown], after)
+
+    def _verdicts(self, caller: Caller) -> dict[str, Verdict]:
+        """By type of objects that may be read, as far as they may."""
+        decide = self._context.decisions.decide
+        types = list(self._objects.engine.types.items())
+        found = {name: decide(caller.principal, "subscribe", each.channel) for name, each in types}
+        return {name: verdict for name, verdict in found.items() if verdict}
+
+    def _shows(self, verdict: Verdict, row: Row) -> bool:
+        """Whether a restriction passes the event that an object's creation would be."""
+        if not isinstance(verdict, Restrict):
+            return bool(verdict)
+        path, name, record, turn, at = row
+        found = self._objects.engine.types[name]
+        now = found.type.decode(record)
+        change = {"object": f"//{self._context.name}/{path}", "op": "created", "old": None, "new": now,
+                  "turn": turn, "at": datetime.fromtimestamp(at / 1e6, UTC)}  # fmt: skip
+        try:
+            limit = verdict.interest
+            fits = limit.type.record == found.change.record
+            return (limit if fits else limit.on(found.change)).test(found.change.encode(change))
+        except HeadwaterError:  # it cannot be said of objects of this type
+            return False
 
     def tell(self, caller: Caller, request: TellTypes) -> TypesAre:
-        names = self._allowed(caller, "subscribe")[:MOST_TYPES]
+        names = list(self._verdicts(caller))[:MOST_TYPES]
         packed = {name: pack_type(self._objects.engine.types[name].type) for name in names}
         return TypesAre({name: data for name, data in packed.items() if data is not None})
 

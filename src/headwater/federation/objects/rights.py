@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def may_watch(context: Context, principal: Principal, channel: str) -> bool:
     """Whether it may subscribe to a channel, and install code there. A right that is restricted to some events is
     none: what it means is not known of a trigger."""
-    decide = context.security.decide
+    decide = context.decisions.decide
     return all(isinstance(decide(principal, each, channel), Allow) for each in ("subscribe", "install"))
 
 

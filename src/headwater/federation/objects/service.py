@@ -64,6 +64,11 @@ class ObjectService(Service):
             self.refused += 1
             return Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS])
 
+    def rejudge(self, concerns: Callable[[str], bool]) -> None:
+        """Policies have changed."""
+        if self._servers is not None:
+            self._servers[1].rejudge(concerns)
+
     def _opened(self) -> Servers:
         if self._node.state is None:
             raise ObjectError("it owns no objects: it has no state to keep them in")

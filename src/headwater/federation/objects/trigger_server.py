@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 MOST_TRIGGERS = 1_000  # of one other node
 SHORTEST = 100_000  # µs of `every` and `unchanged` in triggers of other nodes
+MOST_COST = 1_000_000  # native operations at an event, of all triggers of one other node: about a millisecond
+MOST_WORST = 100_000_000  # of one of them, at worst: where texts are as long as can be
 WAIT_SECONDS = 5.0  # for the turn in which it is installed
 
 
@@ -56,6 +58,7 @@ class TriggerServer:
 
     def __init__(self, objects: Objects, context: Context, budgets: Budgets) -> None:
         self._objects, self._context, self._budgets = objects, context, budgets
+        self._callers: dict[str, Caller] = {}  # by group: who has asked for them, as it was proven last
 
     def _asked(self, caller: Caller, data: bytes) -> Trigger:
         """What another node wants, as it would be installed for it; ObjectError with all that it may not."""
@@ -67,16 +70,29 @@ class TriggerServer:
     def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
         made = self._asked(caller, request.trigger)
         group = made.group
+        self._callers[group] = caller
         own = [each for each in self._objects.engine.triggers.registry if each.trigger.group == group]
         if len(own) >= MOST_TRIGGERS and all(each.name != made.name for each in own):
             raise ObjectError(f"expected at most {MOST_TRIGGERS:,} triggers of a node, found as many; remove some")
         if made.fingerprint not in self._objects.engine.triggers.registry.by_fingerprint:
             self._must_have_room(made)
         with self._budgets.measured(caller.peer.id):
-            self._objects.engine.prepare_trigger(made)
+            prepared = self._objects.engine.prepare_trigger(made)
+            if prepared is not None:
+                self._must_be_quick(prepared, own)
         outcome = _run(self._objects, installing(made))
         said = outcome.results["installed"]
         return self._is(said["name"], outcome, said["warnings"])
+
+    def _must_be_quick(self, made: Installed, own: list[Installed]) -> None:
+        """What all triggers of its node cost at one event, and what it costs at worst, is not too much."""
+        total = made.cost[0] + sum(each.cost[0] for each in own if each.name != made.name)
+        if total > MOST_COST or made.cost[1] > MOST_WORST:
+            raise ObjectError(
+                f"trigger {made.name!r}: expected triggers of a node to cost at most {MOST_COST:,} native operations "
+                f"at an event, all together, and {MOST_WORST:,} at worst, each, found {total:,} and {made.cost[1]:,}; "
+                "ask what the index can decide (old and new, compared with constants and parameters), or remove some"
+            )
 
     def _must_have_room(self, trigger: Trigger) -> None:
         """What it would remember of the objects that there are is not too much."""
@@ -110,9 +126,28 @@ class TriggerServer:
                 found.append(f"inputs: {name}: expected its type, which it may watch, found {given.type!r}")
         return found
 
+    def rejudge(self, concerns: Callable[[str], bool]) -> None:
+        """Policies of these channels have changed: triggers that see what who asked for them may not see any more are
+        disabled. Those of nodes that are not known, since they have not asked again, are too."""
+        for found in list(self._objects.engine.triggers.registry):
+            trigger, caller = found.trigger, self._callers.get(found.trigger.group)
+            types = {trigger.type, *(each.type for each in trigger.inputs.values())} - {""}
+            channels = {each.name for each in trigger.on if each.kind == "channel"}
+            channels |= {
+                self._objects.engine.types[name].channel for name in types if name in self._objects.engine.types
+            }
+            if not trigger.group or ".k" not in trigger.group or not any(map(concerns, channels)):
+                continue
+            if caller is None or self._hidden(caller, trigger):
+                _run(self._objects, changing(trigger.name, enabled=False))
+
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)
         self._budgets.check(caller.peer.id)
+        if request.enabled and (
+            hidden := self._hidden(caller, self._objects.engine.triggers.found(request.name).trigger)
+        ):
+            raise ObjectError("\n".join([f"trigger {request.name!r}:", *(f"  - {each}" for each in hidden)]))
         params = None if request.params is None else unpack_params(request.params)
         outcome = _run(self._objects, changing(request.name, params=params, enabled=request.enabled))
         return self._is(request.name, outcome, [])

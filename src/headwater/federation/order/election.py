@@ -127,8 +127,8 @@ class Ballots:
 
     def asked(self, principal: Principal | None, request: Lead | Stand) -> Vote:
         """A sequencer of another node asks for this one's vote: one that may publish the order."""
-        security = self._context.security
-        decision = None if principal is None else security.decide(principal, "advertise", request.channel + ORDERED)
+        decisions = self._context.decisions
+        decision = None if principal is None else decisions.decide(principal, "advertise", request.channel + ORDERED)
         if not decision:
             why = "it has not proven who it is" if decision is None else decision.why
             raise FederationError(f"it may not sequence {request.channel}: {why}")

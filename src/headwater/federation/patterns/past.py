@@ -49,11 +49,12 @@ class PastReader:
         decision = self._context.security.decide(caller.principal, "subscribe", request.channel)
         if channel is None or not decision:  # who may not know of a channel does not learn whether there is one
             return Accepted(error=f"not allowed, or no channel: {request.channel!r}")
-        try:
-            interest = self._granted(caller, channel, request) if request.sources or request.program else None
-        except (Refused, HeadwaterError) as error:
-            return Accepted(error=str(error))
-        return PastPage(channel.backlog.remembers, list(self._parts(channel, request, interest)))
+        with self._context.decisions.reading():
+            try:
+                interest = self._granted(caller, channel, request) if request.sources or request.program else None
+            except (Refused, HeadwaterError) as error:
+                return Accepted(error=str(error))
+            return PastPage(channel.backlog.remembers, list(self._parts(channel, request, interest)))
 
     def _parts(self, channel: Channel, request: Past, interest: Interest | None) -> Iterator[PastPart]:
         """Of the first sources, as many as fit into a page."""
@@ -80,7 +81,10 @@ class PastReader:
         wish = Wish(
             1, request.program, request.params or None, tagged=True
         )  # so that it is asked whether it may install
-        granted = self._granting.read(caller.principal, channel, wish).interest
+        grant = self._granting.read(caller.principal, channel, wish)
+        if grant.hidden:
+            raise Refused(grant.hidden)
+        granted = grant.interest
         if granted is None or granted.stateful:
             raise Refused("expected an interest without state, which is asked of single events")
         return granted

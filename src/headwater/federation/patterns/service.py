@@ -20,7 +20,6 @@ from headwater import runnable
 from headwater.channel.services import Service
 from headwater.errors import HeadwaterError
 from headwater.federation.control_events import owns
-from headwater.federation.interests.conjunction import restricted
 from headwater.federation.security.policy import Restrict
 from headwater.federation.wire.pattern_requests import (
     MAX_STATE,
@@ -38,6 +37,7 @@ from headwater.federation.wire.pattern_requests import (
     pack_values,
 )
 from headwater.federation.wire.requests import Accepted, unpack_params
+from headwater.services.policy.conjunction import restricted
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
@@ -79,6 +79,9 @@ class Foreign:
     since: int
     lease: float
     away: float | None = None  # since when its node is not there
+    judged: Callable[[], Any] = lambda: None  # what policies restrict it to now,
+    limits: Any = None  # and by which it was made
+    channels: tuple[str, ...] = ()
 
 
 class PatternService(Service):
@@ -155,7 +158,17 @@ class PatternService(Service):
         made = self._make(request, pattern, narrowed)
         since = self._node._stamp() // 1000
         lease = min(request.lease, settings.lease)
-        self._foreign[request.name] = Foreign(caller.peer.id, made, pattern.fingerprint, request.params, since, lease)
+        self._foreign[request.name] = Foreign(
+            caller.peer.id,
+            made,
+            pattern.fingerprint,
+            request.params,
+            since,
+            lease,
+            judged=lambda: _limits(self._permitted(caller, pattern, request.to)),
+            limits=_limits(narrowed),
+            channels=tuple(pattern.channels),
+        )
         self.ended.pop(request.name, None)
         keeping = getattr(made, "_keeping", None)
         resumed = keeping is not None and keeping.resumed
@@ -179,19 +192,19 @@ class PatternService(Service):
     def _permitted(self, caller: Caller, pattern: Pattern, to: str) -> dict[str, list[Interest]]:
         """By channel, what a policy restricts it to; _Refused if it may not be."""
         assert self._context is not None
-        security = self._context.security
+        decisions = self._context.decisions
         narrowed: dict[str, list[Interest]] = {}
         for name in pattern.channels:
             if owns(name):
                 raise _Refused(f"{name} is what this node says of itself")
             for action in ("subscribe", "install"):
-                verdict = security.decide(caller.principal, action, name)
+                verdict = decisions.decide(caller.principal, action, name)
                 if not verdict:
                     what = "not allowed to install code" if action == "install" else "not allowed"
                     raise _Refused(f"{name}: {what}: {verdict.why}")
                 if isinstance(verdict, Restrict):
                     narrowed.setdefault(name, []).append(verdict.interest)
-        verdict = security.decide(caller.principal, "advertise", to)
+        verdict = decisions.decide(caller.principal, "advertise", to)
         if owns(to) or not verdict:
             raise _Refused(f"{to}: it may not publish its matches there: {getattr(verdict, 'why', '')}")
         here = {channel.name for channel in self._node.channels()}
@@ -254,6 +267,20 @@ class PatternService(Service):
             self._states.pop((caller.peer.id, request.name), None)
         return PatternPage(data)
 
+    def rejudge(self, concerns: Callable[[str], bool]) -> None:
+        """Policies of these channels have changed, or where somebody is: what was made of events by others is not to be
+        told any more. Whose pattern it is may ask for it again."""
+        for name, each in list(self._foreign.items()):
+            if not any(map(concerns, each.channels)):
+                continue
+            try:
+                stays = each.judged() == each.limits
+            except (_Refused, HeadwaterError):
+                stays = False
+            if not stays:
+                log.warning("node %s: pattern %r of %s ends: a policy has changed", self._node.name, name, each.owner)
+                self._end(name, "a policy has changed what its node may have", forget=True)
+
     # ── the end ──
 
     def _end(self, name: str, why: str, *, forget: bool) -> None:
@@ -283,6 +310,11 @@ class PatternService(Service):
         """Nothing runs for anybody any more."""
         self._foreign.clear()
         self._states.clear()
+
+
+def _limits(narrowed: Mapping[str, list[Interest]]) -> Any:
+    """By which restrictions are known from others."""
+    return {name: [(each.fingerprint, dict(each.params)) for each in limits] for name, limits in narrowed.items()}
 
 
 def _plain(value: Any) -> Any:

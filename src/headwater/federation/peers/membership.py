@@ -285,7 +285,7 @@ class Membership:
         """What of it the sender may advertise."""
         sources = []
         for ad in state.sources:
-            decision = self._context.security.decide(opened.principal, "advertise", ad.channel)
+            decision = self._context.decisions.decide(opened.principal, "advertise", ad.channel)
             if decision:
                 sources.append(ad)
             else:

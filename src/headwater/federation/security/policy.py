@@ -10,59 +10,22 @@ denies, hides, and lets nothing be open to all.
 
 `on_behalf_of` is whom the node says that a wish is for, signed with its message; "" is the node itself. What the node
 has proven is the principal; whom it is for it only says. So both are asked about, and a node never gets more for
-somebody else than it would get itself (`Granting.read`).
+somebody else than it would get itself, unless it may `vouch` for its users (`decisions.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from headwater.channel.names import Pattern
-from headwater.interest import Interest
+from headwater.services.policy.verdicts import ACTIONS, Action, Allow, Deny, Restrict, Verdict
 
 if TYPE_CHECKING:
     from headwater.federation.security.rules import Principal
 
 log = logging.getLogger("headwater.federation")
-Action = Literal["advertise", "subscribe", "install", "transact", "publish", "inspect"]
-ACTIONS: tuple[Action, ...] = get_args(Action)
-
-
-@dataclass(frozen=True, slots=True)
-class Allow:
-    """It may; true."""
-
-    why: str
-
-    def __bool__(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class Deny:
-    """It may not; false."""
-
-    why: str
-
-    def __bool__(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Restrict:
-    """It may, as far as events satisfy this interest, a filter without state; true."""
-
-    interest: Interest
-    why: str
-
-    def __bool__(self) -> bool:
-        return True
-
-
-Verdict = Allow | Deny | Restrict
 
 
 @runtime_checkable

@@ -40,7 +40,10 @@ _SPOKEN = {
     "subscribe": "subscribe to",
     "install": "install code on",
     "transact": "transact on",
+    "vouch": "vouch for its users on",
 }
+# What a rule gives that does not say what: to vouch for others must be said.
+RIGHTS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != "vouch")
 _EVERY_NAME = Pattern("*.**")
 _PREFIXES = ("certificate", "user", "group", "key")
 FINGERPRINT_DIGITS = 64
@@ -78,12 +81,13 @@ class Rule:
     "install" is to have code run at a source that is more than a conjunction of comparisons; "transact", on the channel
     of a type's changes (`objects.TYPE`), to create, change and destroy objects of that type; "publish", on
     `library.NAME`, to sign versions of that name of a library, and to have subscriptions go on with another version;
-    "inspect", to know what others ask of a channel.
+    "inspect", to know what others ask of a channel. "vouch" is to ask for what its users may have, who it says that
+    they are: only rules that list it give that.
     """
 
     channel: str
     who: str | Sequence[str]
-    may: Sequence[Action] = ACTIONS
+    may: Sequence[Action] = RIGHTS
 
     _pattern: Pattern = field(init=False, repr=False, compare=False)
     _who: tuple[re.Pattern[str] | str, ...] = field(init=False, repr=False, compare=False)
@@ -108,7 +112,7 @@ class Rule:
         except ChannelError as error:
             found.append(ConfigProblem(f"{place} channel", "a pattern of channel names", str(error)))
         found += _who_problems(values.get("who"), f"{place} who")
-        may = values.get("may", ACTIONS)
+        may = values.get("may", RIGHTS)
         if not isinstance(may, list | tuple | str):
             found.append(ConfigProblem(f"{place} may", f"a list of {quoted(ACTIONS)}", show(may)))
         else:
@@ -153,7 +157,7 @@ class Rules:
             if rule.fits(principal, channel):
                 allowed = action in rule.may
                 return (Allow if allowed else Deny)(f"{may if allowed else may_not}: rule {number} ({rule}) decides")
-        if self.default:
+        if self.default and action in RIGHTS:
             return Allow(f"{may}: {self.why}")
         return Deny(f"{may_not}: {self._no_rule(principal, action, channel)}")
 
@@ -169,14 +173,15 @@ class Rules:
                 return Allow(f"{may}: rule {number} ({rule}) allows some")
             if rule._pattern.covers(pattern):
                 return Deny(f"{may_not}: rule {number} ({rule}) decides")
-        if self.default:
+        if self.default and action in RIGHTS:
             return Allow(f"{may}: {self.why}")
         return Deny(f"{may_not}: {self._no_rule(principal, action, str(pattern))}")
 
     def _no_rule(self, principal: Principal, action: Action, channel: str) -> str:
         count = f"none of the {len(self.rules)} rules is about it" if self.rules else "there are no rules"
         hint = f'Rule("{channel}", "{_spelled(principal)}", may=("{action}",))'
-        return f"{count}, and {self.why}; hint: where it is refused, add {hint}"
+        why = self.why if action in RIGHTS else "only a rule that lists it gives that"
+        return f"{count}, and {why}; hint: where it is refused, add {hint}"
 
     def open_to_all(self, action: Action, channel: str) -> bool:
         """Whether everybody who is heard at all may do this on the channel."""
@@ -186,7 +191,7 @@ class Rules:
                     return False
                 if "*" in rule.who:
                     return True
-        return self.default
+        return self.default and action in RIGHTS
 
     def seen_by(self, principal: Principal) -> Callable[[str], bool]:
         """Whether the principal may know that there is a channel of some name: that is who may do something on it."""

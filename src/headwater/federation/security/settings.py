@@ -46,6 +46,7 @@ from headwater.federation.endpoints import (
     protocol,
 )
 from headwater.federation.security.identity import Identity, read_certificates
+from headwater.federation.security.policies import Policies
 from headwater.federation.security.policy import ACTIONS, Action, Closed, Policy, Verdict
 from headwater.federation.security.proof import Credential, VouchError, vouched
 from headwater.federation.security.rules import Principal, Rule, Rules
@@ -118,6 +119,7 @@ class Security:
     `headwater users` writes: a user's password is known to nobody but the user.
     `rules`: see `headwater.federation.security.rules`. `policy`: what decides in their place, and may restrict what is
     subscribed to: see `headwater.federation.security.policy`.
+    `policies`: whose policies hold here, which decide which part of a channel somebody gets: `Policies`.
     `open=True`: hear everybody, also from beyond this machine.
     `skew`: seconds that clocks of different machines may be apart. `limit`: bytes of a signed message.
     `verify_hosts`: that a node's certificate must also name the host it was reached at.
@@ -132,6 +134,7 @@ class Security:
     users: Mapping[str, Any] | PathLike | None = field(default=None, repr=False)
     rules: Sequence[Rule] | Rules | None = None
     policy: Policy | None = None
+    policies: Policies | Mapping[str, Any] | None = None
     open: bool = False
     skew: float = SKEW_SECONDS
     limit: int = ENVELOPE_BYTES
@@ -162,6 +165,11 @@ class Security:
                 list(self.rules) if isinstance(self.rules, Rules) else self.rules, "Security:", problems
             )
             object.__setattr__(self, "rules", rules)
+        if self.policies is not None:
+            try:
+                object.__setattr__(self, "policies", Policies.of(self.policies))
+            except ConfigError as error:
+                problems += error.problems
         if not problems:
             problems += _contradictions(self, users)
         if problems:
@@ -356,6 +364,10 @@ class Security:
     def authorities(self) -> Sequence[x509.Certificate]:
         """The certificates of the authorities that this node trusts."""
         return () if self.authority is None else read_certificates(self.authority)
+
+    def whose_policies(self) -> Policies | None:
+        """Whose policies hold here, if anybody's but this node's own."""
+        return None if self.policies is None else Policies.of(self.policies)
 
     def users_by_name(self) -> Mapping[str, User]:
         """The users that this node knows."""

@@ -134,6 +134,7 @@ class Crossing:
         self.lanes: dict[Source, Lane | None] = {}
         self.merged = FilteredMember(self)
         self.wishes: dict[int, tuple[Entry, FilteredMember | TaggedMember]] = {}  # by tag
+        self.asked: dict[int, Any] = {}  # by tag, what was granted: policies judge it anew when they change
         self.costs: dict[int, int] = {}
         self.sizes: dict[int, int] = {}
         self.labels: dict[int, str] = {}  # of those that were asked for by name
@@ -289,6 +290,7 @@ class Crossing:
         self.cost, self.size = self.cost - self.costs.pop(tag), self.size - self.sizes.pop(tag)
         self.labels.pop(tag, None)
         self.turns.pop(tag, None)
+        self.asked.pop(tag, None)
         self.special.discard(tag)
         self.counting.forget(tag)
         found = self.wishes.pop(tag)

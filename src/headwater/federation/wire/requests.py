@@ -27,6 +27,7 @@ from headwater.types import EventType, event_type
 MAX_LIST = 100_000
 MAX_TAG = (1 << 30) - 1  # the bits above say that an event is of the past, or whole where others are marks
 MAX_ENDPOINTS = 32
+MAX_PROOF = 16 << 10  # bytes of what proves for whom a wish is
 MAX_NAMES = 100  # of channels and patterns in one question whether they may be subscribed to
 MAX_PACKED = 4 << 20  # bytes of wishes in one message, as they travel
 MAX_UNPACKED = 16 << 20  # and as they are
@@ -117,6 +118,9 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     kind: Annotated[str, Meta(max_length=100)] = ""  # of what `program` is; "" for an interest
     on_behalf_of: Annotated[str, Meta(max_length=255)] = ""  # whom it is for; "" for the node itself
     named: bytes = b""  # the entry of a library that it is (`library_requests.Named`), instead of `program`
+    device: Annotated[str, Meta(max_length=255)] = ""  # on which device that one is, and of which kind that is
+    device_kind: Annotated[str, Meta(max_length=255)] = ""
+    proof: Annotated[bytes, Meta(max_length=MAX_PROOF)] = b""  # what proves who that is; without it, the node says so
 
     @property
     def special(self) -> bool:
@@ -142,6 +146,7 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
     group: str = ""  # the multicast group, where events come by that
     barrier: Number = msgspec.field(default=0, name="mark")  # the version whose barrier says that all of it is in force
     all: bool = False  # it is not known here what has changed: say all of it
+    hidden: dict[int, str] = {}  # by tag: wishes that a policy lets nothing through for, and why; that may change
     memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
     # Tags of wishes by name whose code is not here: nothing was done, say it again with these in full.
     missing: Annotated[list[Tag], Meta(max_length=MAX_LIST)] = []
@@ -237,6 +242,16 @@ class Describe(Request, frozen=True, tag=True):
     since: Number = 0
     after: Cursor | None = None
     version: Number = 0
+
+
+class Judged(Request, frozen=True, tag=True):
+    """A policy has changed, or where somebody is: what it says now of wishes of the node that is told, by tag. Those
+    that are `hidden` get nothing, and why; those that are `shown` get something again."""
+
+    answer: ClassVar[Any] = Accepted
+    channel: Name
+    hidden: dict[int, str] = {}
+    shown: Annotated[list[Tag], Meta(max_length=MAX_LIST)] = []
 
 
 class MaySubscribe(Request, frozen=True, tag=True):

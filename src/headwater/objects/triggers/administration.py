@@ -160,11 +160,12 @@ class Triggers(Firing):
             self.subscribers.setdefault(number, {})[who] = None
         self.load(execute)
 
-    def prepare(self, trigger: Trigger, type_of: Named) -> None:
-        """Have its texts compiled before its turn, in any thread, over objects as they are committed; whatever is wrong
-        with it is told in its turn."""
+    def prepare(self, trigger: Trigger, type_of: Named) -> Installed | None:
+        """Have its texts compiled before its turn, in any thread, over objects as they are committed: how it would be
+        installed. None if it cannot be; whatever is wrong with it is told in its turn."""
         with suppress(HeadwaterError):
-            self.checked(trigger, type_of)
+            return self.checked(trigger, type_of)
+        return None
 
     def checked(self, trigger: Trigger, type_of: Named) -> Installed:
         """A trigger as it would be installed, over objects as they are committed; HeadwaterError if it cannot be."""

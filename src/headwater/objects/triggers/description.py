@@ -76,7 +76,8 @@ def explain(installed: Installed, channel: str = "", triggers: Triggers | None =
                 f"things and {shares.values.get(asker, 0):,} of {shares.most_values:,} values"
             )
     counts = installed.counts
-    lines.append(f"  so far: {counts.evaluated} evaluated, {counts.fired} fired, {counts.vetoed} vetoed, "
+    lines.append(f"  so far: {counts.evaluated} evaluated, {counts.fired} fired, {counts.caused} transactions caused, "
+                 f"{counts.vetoed} vetoed, "
                  f"{counts.failed} failed{f' ({counts.failure})' if counts.failure else ''}")  # fmt: skip
     return "\n".join(lines)
 
@@ -132,6 +133,7 @@ def report(installed: Installed) -> dict[str, Any]:
     counts = installed.counts
     return {
         "enabled": installed.trigger.enabled, "evaluated": counts.evaluated, "fired": counts.fired,
+        "caused": counts.caused,
         "vetoed": counts.vetoed, "failed": counts.failed, "failure": counts.failure,
     }  # fmt: skip
 

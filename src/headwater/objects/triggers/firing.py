@@ -270,6 +270,7 @@ class Firing:
             record = self._asked(installed, told.record, seen)
             notices = (Notice(self.channel(installed), told.type, record),) if record is not None else ()
         installed.counts.fired += 1
+        installed.counts.caused += transaction is not None
         installed.counts.evaluated += installed.plain is not None
         installed.counts.vetoed += bool(trigger.veto)
         value = self.variables.get(installed.number, key)

@@ -29,6 +29,7 @@ class Counts:
 
     evaluated: int = 0
     fired: int = 0
+    caused: int = 0  # transactions
     vetoed: int = 0
     failed: int = 0
     failure: str = ""
@@ -103,6 +104,15 @@ class Installed:
         if any(each.kind != "change" or each.is_pattern for each in self.trigger.on):
             return None
         return members.pop()
+
+    @cached_property
+    def cost(self) -> tuple[int, int]:
+        """What an event that it is about costs, in native operations: what is asked, also where the index has to ask it
+        of each trigger, remembered and told; estimated, and at worst. By what the checker counts."""
+        asked = [each.asked for each in self.histories.values()]
+        asked += [self.condition.rest, None if self.notification is None else self.notification.asked]
+        costs = [each.interest.cost for each in (*asked, *self.condition.entries[:1]) if each is not None]
+        return sum(each.estimated for each in costs), sum(each.worst for each in costs)
 
     @cached_property
     def remembers(self) -> bool:

@@ -1,0 +1,272 @@
+"""Policies at the sources: what leaves is what they show, wherever events come out, and from an exact point on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Interest, Node
+from headwater.errors import ConfigError, FederationError
+from headwater.federation.logs.client import LogClient
+from headwater.federation.network import Network
+from headwater.federation.security.settings import Security
+from headwater.federation.wire.requests import Install, Wish
+from headwater.interest import as_event_type
+from headwater.security import Rule
+from headwater.services.policy.channel_policy import ChannelPolicy, Clause
+from headwater.services.policy.location import Location
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
+
+CHANNEL, TYPE = "ie.tcd.sighting", "who: text, room: u32, n: u32"
+BOUND = as_event_type(TYPE)
+USERS = {
+    "lab": "l",
+    "ann": {"password": "a", "groups": ["security"]},
+    "bob": {"password": "b", "groups": ["staff", "kind:phone"]},
+    "eve": "e",
+    "desk": "d",
+}
+HIDES = ChannelPolicy(
+    name="sightings",
+    channel=CHANNEL,
+    type=TYPE,
+    clauses=[Clause(who="group:security", show="true"), Clause(who="eve"), Clause(show="who = :user")],
+)
+
+
+@pytest.fixture
+def make() -> Iterator[Nodes]:
+    with nodes() as made:
+        yield made
+
+
+def security(user: str, *rules: Rule, **more: Any) -> Security:
+    password: Any = USERS[user]
+    password = password["password"] if isinstance(password, dict) else password
+    return Security(user=user, password=password, users=USERS, rules=rules or (Rule("**", "*"),), **more)
+
+
+def opened(make: Nodes, user: str, *rules: Rule, **options: Any) -> Node:
+    return make(user, network=Network(security=security(user, *rules), **options.pop("network", {})), **options)
+
+
+def publish(source: Any, count: int = 12, start: int = 0) -> list[dict[str, Any]]:
+    events = [{"who": ("ann", "bob", "eve")[n % 3], "room": n % 4, "n": n} for n in range(start, start + count)]
+    for event in events:
+        source.publish(**event)
+    return events
+
+
+def seen(log: Log, count: int) -> list[int]:
+    log.wait(count)
+    return log.field("n")
+
+
+def test_each_gets_its_part_and_the_source_decides(make: Nodes) -> None:
+    lab = opened(make, "lab")
+    source = lab.channel(CHANNEL, TYPE).source("door")
+    change = lab.policies.set(HIDES)
+    assert (change.version, change.points, change.refused) == (1, {"lab": {CHANNEL: {"door": 0}}}, {})
+    logs = {}
+    for user in ("ann", "bob", "eve"):
+        node = opened(make, user)
+        logs[user] = Log(), Log()
+        node.channel(CHANNEL, TYPE).subscribe(logs[user][0])
+        node.channel(CHANNEL).subscribe(logs[user][1], "{ static int k = 0; k = k + 1; return k % 2 == 0; }")
+    make.together()
+    make.ready()
+    publish(source)
+    make.flush()
+    assert seen(logs["ann"][0], 12) == list(range(12)) and seen(logs["ann"][1], 6) == list(range(1, 12, 2))
+    assert seen(logs["bob"][0], 4) == [1, 4, 7, 10] and seen(logs["bob"][1], 2) == [4, 10]
+    eve = make.opened[3]
+    sink = next(iter(eve.subscriptions.values()))
+    assert eve.until(lambda: f"{CHANNEL}@lab" in sink.refused, GUARD)
+    assert "clause 2 (eve: shows nothing)" in sink.refused[f"{CHANNEL}@lab"]
+    assert logs["eve"][0].events == [] and logs["eve"][1].events == []
+    crossings = {peer.name: peer.crossings[CHANNEL] for peer in lab._engine.everyone()}  # type: ignore[union-attr]
+    assert sum(lane.passed for lane in crossings["eve"].active()) == 0
+
+
+def test_a_change_holds_from_an_exact_point_on_and_the_backlog_does_not_leave(make: Nodes) -> None:
+    lab = opened(make, "lab")
+    source = lab.channel(CHANNEL, TYPE).source("door")
+    bob = opened(make, "bob")
+    log = Log()
+    sink = bob.channel(CHANNEL, TYPE).subscribe(log)
+    control = Log()
+    bob.channel("headwater.interests").subscribe(control, "change = 'hidden'")
+    make.together()
+    make.ready()
+    publish(source, 3)
+    make.flush()
+    assert seen(log, 3) == [0, 1, 2]
+    engine: Any = lab._engine
+    peer = engine.peers[bob.id]
+    # What waits was let through when it was published; the policy hides some of it, and that does not leave.
+    with peer.sender._turn:  # nobody sends
+        publish(source, 6, start=9)
+        change = lab.policies.set(HIDES)
+    assert change.points["lab"][CHANNEL] == {"door": 9}
+    publish(source, 3, start=15)
+    make.flush()
+    eventually(lambda: 16 in log.field("n"))
+    late = [n for n in log.field("n") if n >= 9]
+    assert late == [10, 13, 16], late
+    assert engine.rejudgement.withheld >= 4
+    # A revocation: nothing leaves, and who it concerns is told.
+    nothing = ChannelPolicy(name="sightings", channel=CHANNEL, type=TYPE, clauses=[Clause(who="ann", show="true")])
+    with peer.sender._turn:
+        publish(source, 6, start=18)
+        assert lab.policies.set(nothing).version == 2
+    publish(source, 6, start=24)
+    make.flush()
+    eventually(lambda: f"{CHANNEL}@lab" in sink.refused)
+    assert 'no clause about user "bob"' in sink.refused[f"{CHANNEL}@lab"] and control.wait(1)
+    assert max(log.field("n")) == 16
+    # And back: nobody has to ask again.
+    lab.policies.lift("sightings")
+    publish(source, 3, start=30)
+    eventually(lambda: log.field("n")[-3:] == [30, 31, 32])
+    eventually(lambda: not sink.refused)
+
+
+HERE = ChannelPolicy(
+    name="here",
+    channel="ie.tcd.light",
+    type="room: u32, n: u32",
+    clauses=[Clause(show="room = :room", wish="n < 100")],
+    location=Location(channel=CHANNEL, type=TYPE, user="who", gives={"room": "room"}),
+)
+
+
+def test_where_a_user_is_decides_and_what_is_unknown_is_closed(make: Nodes) -> None:
+    lab = opened(make, "lab")
+    lights = lab.channel("ie.tcd.light", HERE.type).source("lamp")
+    people = lab.channel(CHANNEL, TYPE).source("door")
+    lab.policies.set(HERE)
+    bob, phone = opened(make, "bob"), make("phone", network=Network(security=security("bob")))
+    everything, some = Log(), Log()
+    bob.channel("ie.tcd.light", HERE.type).subscribe(everything)
+    phone.channel("ie.tcd.light", HERE.type).subscribe(some, "n >= 2")
+    make.together()
+    make.ready()
+    numbers = iter(range(1000))
+
+    def shine() -> None:
+        for room in range(3):
+            lights.publish(room=room, n=next(numbers))
+
+    shine()  # nobody knows where Bob is
+    people.publish(who="bob", room=1, n=0)
+    shine()
+    people.publish(who="ann", room=2, n=0)
+    people.publish(who="bob", room=2, n=0)
+    shine()
+    lights.publish(room=2, n=500)  # beyond the wish of who has no interest of his own
+    make.flush()
+    assert seen(some, 3) == [4, 8, 500] and seen(everything, 2) == [4, 8]
+    assert "whose place is not known" in lab.policies.why("eve", "ie.tcd.light").why
+    assert "with room = 2" in lab.policies.why("bob", "ie.tcd.light").why
+
+
+def test_a_node_speaks_for_its_users_only_if_the_rules_let_it(make: Nodes) -> None:
+    may = ("advertise", "subscribe", "install", "vouch")
+    lab = opened(make, "lab", Rule("**", "user:desk", may=may), Rule("**", "*"))
+    lab.channel(CHANNEL, TYPE).source("door")
+    lab.policies.set(HIDES)
+    desk, eve = opened(make, "desk"), opened(make, "eve")
+    make.together()
+    program = Interest("n >= 0", BOUND).dumps()
+    wishes = [Wish(1, program, tagged=True, on_behalf_of="ann"), Wish(2, program, tagged=True, on_behalf_of="bob")]
+
+    def asked(node: Node) -> Any:
+        engine: Any = node._engine
+        return engine.dialogue.ask(engine.peers[lab.id], Install(CHANNEL, 1, wishes))
+
+    assert (asked(desk).refused, asked(desk).hidden) == ({}, {})
+    engine: Any = lab._engine
+    granted = engine.peers[desk.id].crossings[CHANNEL].asked
+    event = BOUND.encode({"who": "bob", "room": 1, "n": 1})
+    assert granted[1].limit is None  # Ann is of the security: this node knows her groups, nobody says them
+    assert granted[2].limit.test(event) and not granted[2].limit.test(BOUND.encode({"who": "ann", "room": 1, "n": 1}))
+    # Eve's node is an insider, with a password of its own: that Ann sits at it is nothing but text.
+    refused = asked(eve).refused
+    assert set(refused) == {1, 2} and "nothing proves that it asks for user 'ann'" in refused[1]
+    assert "may not vouch for its users" in refused[1]
+
+
+def badges(client: LogClient) -> list[int]:
+    return [n for page in client.read(CHANNEL, "lab", "door") for n in page.column("n").to_pylist()]
+
+
+def test_history_and_logs_show_no_more_than_the_policy(make: Nodes, tmp_path: Path) -> None:
+    lab = opened(make, "lab", log=tmp_path, config={"history": 100})
+    source = lab.channel(CHANNEL, TYPE).source("door")
+    publish(source)
+    bob = opened(make, "bob")
+    lab.policies.set(HIDES)
+    log, derived = Log(), Log()
+    bob.channel(CHANNEL, TYPE).subscribe(log, history=100)
+    lab.channel(CHANNEL).derive("ie.tcd.low", "n < 6")
+    bob.channel(CHANNEL).derive("ie.tcd.low", "n < 6").subscribe(derived)
+    make.ready(bob)
+    assert seen(log, 4) == [1, 4, 7, 10]
+    with LogClient(lab.endpoints[0], security=security("bob")) as client:
+        assert badges(client) == [1, 4, 7, 10]
+        lab.policies.set(
+            ChannelPolicy(name="sightings", channel=CHANNEL, type=TYPE, clauses=[Clause(who="ann", show="true")])
+        )
+        with pytest.raises(FederationError, match="no clause about user"):
+            badges(client)
+        lab.policies.set(HIDES)
+    publish(source, 6)
+    make.flush()
+    assert seen(derived, 2) == [1, 4]
+
+
+def test_every_decision_is_an_event(make: Nodes) -> None:
+    lab = opened(make, "lab")
+    lab.channel(CHANNEL, TYPE).source("door")
+    log = Log()
+    lab.channel("headwater.policy.decisions").subscribe(log, "outcome = 'denied'")
+    lab.policies.set(HIDES)
+    eve = opened(make, "eve")
+    eve.channel(CHANNEL, TYPE).subscribe(Log())
+    make.together()
+    make.ready(eve)
+    log.wait(1)
+    assert (log.events[0].user, log.events[0].channel, log.events[0].action) == ("eve", CHANNEL, "subscribe")
+    assert "clause 2" in log.events[0].reason
+
+
+def test_policies_that_do_not_check_are_refused_when_they_are_set() -> None:
+    with pytest.raises(ConfigError) as found:
+        ChannelPolicy(
+            name="p",
+            channel="a.b",
+            type=TYPE,
+            clauses=[
+                Clause(who="gruop:x", show="true"),
+                Clause(show="room = 'text'"),
+                Clause(show="who = :usr"),
+                Clause(show="{ static int n = 0; n = n + 1; return n; }"),
+                Clause(may=["vouch"]),
+            ],
+        )
+    assert len(found.value.problems) == 2 and "did you mean 'group'?" in str(found.value)
+    with pytest.raises(ConfigError) as found:
+        ChannelPolicy(
+            name="p",
+            channel="a.b",
+            type=TYPE,
+            clauses=[
+                Clause(show="room = 'text'"),
+                Clause(show="who = :usr"),
+                Clause(show="{ static int n = 0; n = n + 1; return n; }"),
+            ],
+        )
+    assert [each.place for each in found.value.problems] == [f"policy p: clause {n}: show" for n in (1, 2, 3)]
