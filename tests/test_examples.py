@@ -72,6 +72,10 @@ PROMISES = {
         "and so the driver is still Ada\n",
         "refuelled: True\n//depot/fleet/truck has 30 l\n//depot/fleet/van has 12 l",
     ],
+    "replicas.py": [
+        "near: 495 m, within 10 m: True\nfar: 402 m, within 200 m: True\nof 500 updates 47 were told, to both together",
+        "at 15 m/s, four seconds later it is taken to be at 560 m",
+    ],
     "separation.py": [
         "too close: 116 and 185, 69 miles apart\nfired 1 time, and is known not to hold now: True\nof 360 changes",
     ],
@@ -127,6 +131,7 @@ PLAIN = (
     "eco_world.py",
     "event_types.py",
     "interests.py",
+    "replicas.py",
     "separation.py",
     "service.py",
     "service_asyncio.py",

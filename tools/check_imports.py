@@ -134,7 +134,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "objects": (
         ("expressions", "journal", "names", "operations", "tables"),
-        ("builder", "reactions"),
+        ("builder", "reactions", "turn_clock"),
         ("limits", "observers"),
         ("object_types",),
         ("methods", "outbox", "world"),
@@ -143,7 +143,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("turn",),
         ("line", "shares"),
         ("queue",),
-        ("triggers",),
+        ("replicas", "triggers"),
         ("zones",),
         ("engine",),
     ),

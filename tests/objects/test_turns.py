@@ -49,6 +49,9 @@ class Scripted:
     def failed(self, fired: Fired, outcome: Outcome, moment: Moment) -> None:
         self.failures.append(fired.trigger)
 
+    def ended(self, moment: Moment) -> bool:
+        return False
+
     def mark(self) -> object:
         return len(self.told)
 

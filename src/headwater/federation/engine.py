@@ -50,6 +50,7 @@ from headwater.federation.interests.rejudgement import Rejudgement
 from headwater.federation.interests.requester import Requester
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
+from headwater.federation.objects.holds import Holds
 from headwater.federation.order.contract import Federated
 from headwater.federation.order.election import Ballots
 from headwater.federation.patterns.narrowing import Narrowings
@@ -149,6 +150,7 @@ class Engine:
             self.groups,
         )
         self.rejudgement = Rejudgement(context, self.peers, self.installer, self.dialogue, self.control)
+        self.holds = Holds(self.requester)
         self.narrowings = Narrowings(context, self.peers, self.requester, self.dialogue)
         self.discovery = ChannelDiscovery(context, self.peers, self.permissions, self.requester)
         parts.registrar, parts.attendance, parts.requests = self.membership, self.presence, self.requester

@@ -325,7 +325,8 @@ class Node(LocalNode):
             raise FederationError(f"objects_at: expected this node, which has no network, found {node!r}")
         from headwater.federation.objects.remote import RemoteObjects
 
-        return RemoteObjects(node, self._engine.context, self._engine.peers, self._engine.dialogue)
+        engine = self._engine
+        return RemoteObjects(node, engine.context, engine.peers, engine.dialogue, engine.holds)
 
     # ── the library ──
 

@@ -3,7 +3,19 @@ and no network."""
 
 from headwater.objects.builder import Computed, TransactionBuilder
 from headwater.objects.operations import Outcome, Transaction
+from headwater.objects.replicas.spec import Linear
 from headwater.objects.triggers.definition import count, over, result_of, was
 from headwater.objects.turn import Cascades
 
-__all__ = ["Cascades", "Computed", "Outcome", "Transaction", "TransactionBuilder", "count", "over", "result_of", "was"]
+__all__ = [
+    "Cascades",
+    "Computed",
+    "Linear",
+    "Outcome",
+    "Transaction",
+    "TransactionBuilder",
+    "count",
+    "over",
+    "result_of",
+    "was",
+]

@@ -128,6 +128,7 @@ class ObjectEngine:
         self._world.committed()
         self.outbox.committed()  # first: what follows may fail, and changes leave all the same
         self.turns.reactions.committed()
+        self.turns.clock.settled()  # last: who is promised a time has been told all that was before it
 
     def _forget(self) -> None:
         self._world.forget()
@@ -140,7 +141,7 @@ class ObjectEngine:
 
     def start(self) -> None:
         """Run what is queued, and send what has not left."""
-        self.triggers.committed()  # whoever has a clock learns what it is to wait for
+        self.turns.reactions.committed()  # whoever has a clock learns what it is to wait for
         self.outbox.start()
         self.queue.start()
 
@@ -288,6 +289,12 @@ class ObjectEngine:
 
     def __len__(self) -> int:
         return tables.count(self._tables)
+
+    def come_to(self, channel: str, cap: Callable[[], int]) -> int | None:
+        """A time, not after `cap`, so that all turns up to it are committed, none comes any more, and everything that
+        they have to say on a channel has left; None if some of it has not. It holds also if the clock is set back."""
+        upto = self.turns.clock.promise(cap)
+        return upto if self.outbox.has_left(channel) else None
 
     # ── the end ──
 

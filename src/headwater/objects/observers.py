@@ -7,6 +7,7 @@ own, which are operations of transactions (`Administer`) in the same queue as ev
 
     open        before the first turn: what the file has
     changed     an object was created, updated (silently too) or destroyed; only the thread that runs turns is here
+    ended       a turn is done and goes to the file: what it has come to can be looked at as a whole
     committed   everything so far is durable: what was to be sent may be
     forget      nothing since the last commit has happened; the journal has put back what was noted in it
 
@@ -50,6 +51,11 @@ class Observer:
 
     def changed(self, occurrence: Occurrence, moment: Moment) -> None:
         """An object is another than before, or is not any more. Nothing here may wait, or raise for its own fault."""
+
+    def ended(self, moment: Moment) -> bool:
+        """A turn is done, and not undone any more unless its commit fails. Whether others are told of its time, so that
+        no other turn may have the same."""
+        return False
 
     def committed(self) -> None:
         """Everything so far is durable."""
@@ -106,6 +112,13 @@ class Observed:
     def failed(self, fired: Fired, outcome: Outcome, moment: Moment) -> None:
         """What a trigger caused was undone."""
         self._triggers.failed(fired, outcome, moment)
+
+    def ended(self, moment: Moment) -> bool:
+        """A turn is done."""
+        told = False
+        for observer in self._observers:
+            told = observer.ended(moment) or told
+        return told
 
     def mark(self) -> object:
         """Where all of them are: they share a journal."""

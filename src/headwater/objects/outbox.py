@@ -316,6 +316,11 @@ class Outbox:
         """Whether something is to be sent."""
         return bool(self._ready or self._behind or self._busy or self._troubled)
 
+    def has_left(self, channel: str) -> bool:
+        """Whether everything that was committed for a channel has been handed over."""
+        found = self._channels.get(channel)
+        return found is None or found.sent >= found.given
+
     def wait(self, timeout: float) -> bool:
         """Until everything that was committed is sent; whether it is."""
         with self._wake:

@@ -130,6 +130,10 @@ class Reactions(Protocol):
         """What it caused was undone."""
         ...
 
+    def ended(self, moment: Moment) -> bool:
+        """The turn is done: nothing more happens in it. Whether others are told of its time, which no other has."""
+        ...
+
     def mark(self) -> object:
         """Where it is, to be put back there."""
         ...

@@ -20,6 +20,7 @@ from headwater.objects import tables
 from headwater.objects.execution import Execution, Refused, TurnMoment
 from headwater.objects.operations import TICKET, Failure, Outcome, Problem, Transaction, check_form, pack
 from headwater.objects.reactions import Fired, Occurrence, Reactions
+from headwater.objects.turn_clock import TurnClock
 
 if TYPE_CHECKING:
     from headwater.objects.checker import Checker
@@ -70,10 +71,9 @@ class Turns:
         cascades: Cascades,
     ) -> None:
         self._node, self._world, self._execution, self._outbox = node, world, execution, outbox
-        self._checker, self.cascades, self._now = checker, cascades, now
+        self._checker, self.cascades, self.clock = checker, cascades, TurnClock(now)
         self.reactions = reactions
         self._next, self._last = 1, 0  # numbers of turns that are reserved
-        self._at = 0  # of the last turn
         self.queued: list[Transaction] = []  # decoupled ones of this SQLite transaction, for the queue to take
         self.caused = self.failed = self.undone = self.cuts = 0  # counts, for reports
 
@@ -91,7 +91,7 @@ class Turns:
         if self._next > self._last:
             self._next, self._last = tables.reserve_turns(execute)
         turn = self._next
-        at = self._at = max(self._at, self._now())  # also if the clock was set back
+        at = self.clock.begin()
         self._next += 1
         moment = TurnMoment(self._node, turn, at, self._world, self._outbox.stage)
         marks = self._begin(execute, "turn_")
@@ -100,6 +100,8 @@ class Turns:
         wrong: Exception | None = None
         try:
             self._cascade(transaction, moment, outcome)
+            if self.reactions.ended(moment):
+                self.clock.told(at)
         except StoreError:
             raise
         except Exception as error:  # also what nobody expects: it ends this turn, and no other

@@ -7,9 +7,11 @@ left, whatever the state knows of that. So it leaves once, also after a kill.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.channel.objects.replicas import tells_time
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
 from headwater.errors import ObjectError
@@ -48,8 +50,9 @@ class HasChannels(Protocol):
 class ChannelOutlets:
     """Meets `Outlets`. One thread sends; sources may be made by others."""
 
-    def __init__(self, node: HasChannels) -> None:
-        self._node = node
+    def __init__(self, node: HasChannels, come_to: Callable[[str], tuple[int, int] | None]) -> None:
+        """`come_to`: how far the time of a channel has come by which replicas are told."""
+        self._node, self._come_to = node, come_to
         self._sources: dict[str, Source[Any]] = {}
         self._opening = threading.Lock()
 
@@ -72,6 +75,8 @@ class ChannelOutlets:
                 if source is not None:
                     source.close()
                 source = self._sources[channel] = self._made(self._node.channel(channel, type), ready)
+                if tells_time(channel):
+                    source.come_to = partial(self._come_to, channel)
             with source.between():
                 if source.seq < sent:
                     source._flow.skip(sent)

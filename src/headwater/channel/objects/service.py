@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 from headwater.channel.names import check_name
 from headwater.channel.objects.alarms import Alarms
 from headwater.channel.objects.outlets import SOURCE, ChannelOutlets
+from headwater.channel.objects.replicas import OwnReplicas, tells_time
 from headwater.channel.objects.spreading import Spreading
 from headwater.channel.objects.steering import Apply, Steering, SteeringDesk, path_of
 from headwater.channel.objects.triggers import HasTriggers
@@ -75,6 +76,11 @@ class ObjectNode(Protocol):
     _timers: Timers
     _wiring: Wiring
 
+    @property
+    def _steady(self) -> Callable[[], int]:
+        """The time in nanoseconds, which does not go back."""
+        ...
+
     def _spreading(self) -> Spreading | None:
         """Who carries what triggers over several nodes say."""
         ...
@@ -99,7 +105,8 @@ class Objects(HasTriggers, Service):
 
     def __init__(self, node: ObjectNode, state: NodeState) -> None:
         self._node = node
-        self._outlets, self._logs = ChannelOutlets(node), node._logs
+        self._replicas = OwnReplicas(node, state, lambda name: self.types.get(name))
+        self._outlets, self._logs = ChannelOutlets(node, self._replicas.come_to), node._logs
         self._steering = SteeringDesk(node.name, node._crashes)
         spreading = node._spreading()
         terms = Terms() if spreading is None else spreading.terms
@@ -111,13 +118,14 @@ class Objects(HasTriggers, Service):
             self._outlets,
             self._outlets.type_of,
             crashes=node._crashes,
-            now=node.clock.time,
-            observers=(self._steering, self.watches, self.homes),
+            now=lambda: node._steady() // 1000,  # also if the clock is set back
+            observers=(self._steering, self.watches, self.homes, self._replicas.observer),
         )
         self.homes.attach(
             self.engine.triggers, lambda transaction, told: self.engine.submit(transaction, waits=True, told=told)
         )
         self._named_triggers = {}
+        self._replicas.serve(self.engine)
         self._started = False
         self._alarms = Alarms(node, lambda transaction: self.engine.submit(transaction, waits=True))
         self.engine.triggers.wait_with(self._alarms, self._alarms)
@@ -144,6 +152,7 @@ class Objects(HasTriggers, Service):
     def stop(self) -> None:
         """What is queued, or has not left, is in the file."""
         self._alarms.close()
+        self._replicas.close()
         self._steering.stop()
         if self._started:
             self._started = False
@@ -152,8 +161,13 @@ class Objects(HasTriggers, Service):
     def report(self) -> Mapping[str, Any]:
         """Counts, and how far everything is."""
         triggers = {name: each.report() for name, each in self.triggers.items()}
-        lost, steering = dict(self.engine.triggers.lost), self._steering.report()
-        return {**self.engine.report(), "triggers": triggers, "lost triggers": lost, "steering": steering}
+        return {
+            **self.engine.report(),
+            "triggers": triggers,
+            "lost triggers": dict(self.engine.triggers.lost),
+            "steering": self._steering.report(),
+            "replicas": self._replicas.observer.report(),
+        }
 
     @property
     def cascades(self) -> Cascades:
@@ -174,6 +188,8 @@ class Objects(HasTriggers, Service):
         that would leave an object outside of them is refused, whoever submits it. They stay until others are given."""
         made = event_type(parse_record(fields, name)) if isinstance(fields, str) else as_event_type(fields)
         channel = check_name(CHANNEL + name)
+        if tells_time(channel):
+            raise ObjectError(f"type {name!r}: expected a name that does not end as channels of replicas do, found one")
         if name not in self.engine.types:
             self._outlets.open(channel, change_type(made), 0)  # what does not fit the channel is refused here
         return self.engine.declare(name, made, limits=limits).type
@@ -327,6 +343,13 @@ class Objects(HasTriggers, Service):
             interest = Interest("object = :name", found.change, params={"name": whole})
         batches = list(read.read(found.channel, logs.node, SOURCE, interest=interest))
         return pa.Table.from_batches(batches, None if batches else read.schema(found.channel))
+
+    def replica_page(
+        self, replica: int, holder: str, after: str, most: int
+    ) -> builtins.list[tuple[str, bytes, int, int, int]] | None:
+        """What holders of a replica were told last of objects after a path, as it is committed: path, record, time and
+        turn, and whether it stays so. None if that one does not hold it."""
+        return self._replicas.page(replica, holder, after, most)
 
     # ── watching ──
 

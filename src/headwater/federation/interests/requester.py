@@ -537,9 +537,10 @@ class Requester:
     def hearings(self, channel: Channel, entry: Entry) -> list[Hearing]:
         """Of each node that has sources of a channel: since when what an interest wants comes from there."""
         peers = [peer for peer in self._peers.everyone() if peer.has(channel.name) and not peer.is_given_up]
-        return [self._hearing(channel, entry, peer) for peer in peers]
+        return [self.hearing(channel, entry, peer) for peer in peers]
 
-    def _hearing(self, channel: Channel, entry: Entry, peer: Peer) -> Hearing:
+    def hearing(self, channel: Channel, entry: Entry, peer: Peer) -> Hearing:
+        """The same of one of them."""
         name, asked = channel.name, peer.asked.get(channel.name)
         life, since, first, refused = (peer.incarnation, 0, 0, 0), 0, False, False
         if asked is not None:

@@ -11,7 +11,7 @@ Every transaction has a ticket. One whose answer is lost is sent again with it, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -20,6 +20,7 @@ from msgspec import structs
 from headwater.channel.dispatch.thread_call import in_thread
 from headwater.errors import Busy, ClosedError, FederationError, ObjectError, Unreachable
 from headwater.federation.objects.remote_trigger import RemoteTrigger
+from headwater.federation.objects.replica import Replica
 from headwater.federation.wire.object_requests import (
     MAX_TRANSACTION,
     MOST_WAIT,
@@ -36,19 +37,22 @@ from headwater.federation.wire.object_requests import (
 from headwater.federation.wire.requests import unpack_type
 from headwater.objects.builder import Submitted, TransactionBuilder
 from headwater.objects.engine import Kept
-from headwater.objects.names import object_name
+from headwater.objects.names import NamePattern, object_name
 from headwater.objects.object_types import CHANNEL, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction, check_form, pack, unpack_outcome
+from headwater.objects.replicas.spec import replica_spec
 from headwater.objects.triggers import definition
 from headwater.objects.triggers.definition import Input
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.federation.context import Context
+    from headwater.federation.objects.holds import Holds
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
     from headwater.federation.wire.requests import Request
+    from headwater.objects.replicas.spec import Linear
     from headwater.objects.triggers.definition import Trigger, When
     from headwater.objects.triggers.history import History
     from headwater.types import EventType
@@ -60,10 +64,14 @@ AGAIN_SECONDS = 0.1  # after which one that has not answered is asked again
 class RemoteObjects:
     """The objects of another node, as this one may see and change them; threads may share it."""
 
-    def __init__(self, owner: str, context: Context, peers: Peers, dialogue: Dialogue) -> None:
+    def __init__(
+        self, owner: str, context: Context, peers: Peers, dialogue: Dialogue, holds: Holds | None = None
+    ) -> None:
+        """Without `holds` there are no replicas of them."""
         object_name("x", owner)
         self.owner = owner
         self._context, self._peers, self._dialogue = context, peers, dialogue
+        self._holds = holds
         self._types: dict[str, EventType] = {}
 
     # ── transactions ──
@@ -255,6 +263,43 @@ class RemoteObjects:
             kept = None if given.type or given.name.startswith("{") else self.get(given.name)
             found[key] = structs.replace(given, type=kept.type) if kept is not None else given
         return found
+
+    # ── replicas ──
+
+    def replica(
+        self,
+        pattern: str,
+        *,
+        type: str = "",
+        bound: Mapping[str, float] | None = None,
+        members: Iterable[str] = (),
+        model: Linear | None = None,
+    ) -> Replica:
+        """Hold objects here, of a name or a pattern of names: at the time that it says (`as_of`) they differed from
+        what it has by at most `bound`, member by member, and crossing is only what would be further off. Members
+        without a bound are exact; with `members`, only those and the ones with a bound are kept in step. A `model` is
+        what both sides take values to do meanwhile."""
+        named = NamePattern(pattern, self.owner)
+        self._must_be_owned(named.node, pattern)
+        if not type and named.literal is not None:
+            found = self.get(named.literal)
+            type = "" if found is None else found.type
+        if not type:
+            raise ObjectError(
+                f"replica of {pattern!r}: expected an object that exists, or the type of those that are meant, "
+                "found neither; say type="
+            )
+        assert self._holds is not None
+        form = self._type(type)
+        spec = replica_spec(pattern, type, form, node=self.owner, bound=bound, members=members, model=model)
+        return Replica(
+            spec,
+            form,
+            self._context,
+            self._holds,
+            lambda request: self._ask(request, monotonic() + TIMEOUT),
+            self._peer,
+        )
 
     # ── asking ──
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.channel.services import Service
 from headwater.errors import HeadwaterError, ObjectError
@@ -17,22 +17,35 @@ if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.federation.context import Context
     from headwater.federation.objects.object_server import ObjectServer
+    from headwater.federation.objects.replica_server import ReplicaServer
     from headwater.federation.objects.trigger_server import TriggerServer
     from headwater.federation.peers.request_registry import Caller
 
 ERROR_CHARACTERS = 2000  # of a refusal
-Servers = tuple["ObjectServer", "TriggerServer"]
-Answer = Callable[["ObjectServer", "TriggerServer"], Callable[["Caller", Any], Any]]
+
+
+class Servers(NamedTuple):
+    """Who answers what is asked of objects."""
+
+    objects: ObjectServer
+    triggers: TriggerServer
+    replicas: ReplicaServer
+
+
+Answer = Callable[[Servers], Callable[["Caller", Any], Any]]
 _ANSWERS: tuple[tuple[Any, Answer], ...] = (
-    (wire.SubmitTransaction, lambda objects, _: objects.submit),
-    (wire.CollectOutcome, lambda objects, _: objects.collect),
-    (wire.ReadObjects, lambda objects, _: objects.read),
-    (wire.TellTypes, lambda objects, _: objects.tell),
-    (wire.InstallTrigger, lambda _, triggers: triggers.install),
-    (wire.ChangeTrigger, lambda _, triggers: triggers.change),
-    (wire.RemoveTrigger, lambda _, triggers: triggers.remove),
-    (wire.TellTriggers, lambda _, triggers: triggers.tell),
-    (wire.ExplainTrigger, lambda _, triggers: triggers.explain),
+    (wire.SubmitTransaction, lambda of: of.objects.submit),
+    (wire.CollectOutcome, lambda of: of.objects.collect),
+    (wire.ReadObjects, lambda of: of.objects.read),
+    (wire.TellTypes, lambda of: of.objects.tell),
+    (wire.InstallTrigger, lambda of: of.triggers.install),
+    (wire.ChangeTrigger, lambda of: of.triggers.change),
+    (wire.RemoveTrigger, lambda of: of.triggers.remove),
+    (wire.HoldReplica, lambda of: of.replicas.hold),
+    (wire.ReadReplica, lambda of: of.replicas.read),
+    (wire.ReleaseReplica, lambda of: of.replicas.release),
+    (wire.TellTriggers, lambda of: of.triggers.tell),
+    (wire.ExplainTrigger, lambda of: of.triggers.explain),
 )
 
 
@@ -50,7 +63,7 @@ class ObjectService(Service):
     def report(self) -> dict[str, int]:
         """What other nodes have asked for, in numbers."""
         servers = self._servers
-        submitted, busy = (0, 0) if servers is None else (servers[0].submitted, servers[0].busy)
+        submitted, busy = (0, 0) if servers is None else (servers.objects.submitted, servers.objects.busy)
         return {"submitted": submitted, "told to come later": busy, "refused": self.refused}
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
@@ -59,7 +72,7 @@ class ObjectService(Service):
     def _answer(self, answer: Answer, caller: Caller, request: Any) -> Any:
         """What is refused is said to who asks."""
         try:
-            return answer(*self._opened())(caller, request)
+            return answer(self._opened())(caller, request)
         except HeadwaterError as error:
             self.refused += 1
             return Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS])
@@ -76,12 +89,14 @@ class ObjectService(Service):
             if self._servers is None:
                 from headwater.federation.objects.budgets import Budgets
                 from headwater.federation.objects.object_server import ObjectServer
+                from headwater.federation.objects.replica_server import ReplicaServer
                 from headwater.federation.objects.trigger_server import TriggerServer
 
                 objects, budgets = self._node.objects, Budgets()
-                self._servers = (
+                self._servers = Servers(
                     ObjectServer(objects, self._context, budgets),
                     TriggerServer(objects, self._context, budgets),
+                    ReplicaServer(objects, self._context, budgets),
                 )
             return self._servers
 

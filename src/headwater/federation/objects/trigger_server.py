@@ -16,6 +16,7 @@ import msgspec
 
 from headwater.errors import ObjectError
 from headwater.federation.objects.rights import may_watch, open_types
+from headwater.federation.objects.turns import run
 from headwater.federation.wire.object_requests import (
     MOST_ROWS,
     MOST_TEXT,
@@ -30,7 +31,7 @@ from headwater.federation.wire.object_requests import (
     TriggersAre,
 )
 from headwater.federation.wire.requests import Accepted, pack_type, unpack_params
-from headwater.objects.operations import MAX_TEXTS, Outcome, Transaction
+from headwater.objects.operations import MAX_TEXTS, Outcome
 from headwater.objects.triggers import definition
 from headwater.objects.triggers.administration import changing, installing, removing
 from headwater.objects.triggers.firing import CHANNEL as NOTIFICATIONS
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from headwater.federation.context import Context
     from headwater.federation.objects.budgets import Budgets
     from headwater.federation.peers.request_registry import Caller
-    from headwater.objects.operations import Administer
     from headwater.objects.triggers.definition import Trigger
     from headwater.objects.triggers.installed import Installed
 
@@ -50,7 +50,6 @@ MOST_TRIGGERS = 1_000  # of one other node
 SHORTEST = 100_000  # µs of `every` and `unchanged` in triggers of other nodes
 MOST_COST = 1_000_000  # native operations at an event, of all triggers of one other node: about a millisecond
 MOST_WORST = 100_000_000  # of one of them, at worst: where texts are as long as can be
-WAIT_SECONDS = 5.0  # for the turn in which it is installed
 
 
 class TriggerServer:
@@ -80,7 +79,7 @@ class TriggerServer:
             prepared = self._objects.engine.prepare_trigger(made)
             if prepared is not None:
                 self._must_be_quick(prepared, own)
-        outcome = _run(self._objects, installing(made))
+        outcome = run(self._objects, installing(made))
         said = outcome.results["installed"]
         return self._is(said["name"], outcome, said["warnings"])
 
@@ -139,7 +138,7 @@ class TriggerServer:
             if not trigger.group or ".k" not in trigger.group or not any(map(concerns, channels)):
                 continue
             if caller is None or self._hidden(caller, trigger):
-                _run(self._objects, changing(trigger.name, enabled=False))
+                run(self._objects, changing(trigger.name, enabled=False))
 
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)
@@ -149,13 +148,13 @@ class TriggerServer:
         ):
             raise ObjectError("\n".join([f"trigger {request.name!r}:", *(f"  - {each}" for each in hidden)]))
         params = None if request.params is None else unpack_params(request.params)
-        outcome = _run(self._objects, changing(request.name, params=params, enabled=request.enabled))
+        outcome = run(self._objects, changing(request.name, params=params, enabled=request.enabled))
         return self._is(request.name, outcome, [])
 
     def remove(self, caller: Caller, request: RemoveTrigger) -> Accepted:
         self._must_be_own(_group(caller), request.name)
         if request.name in self._objects.engine.triggers.registry.by_name:  # else it was asked before, and not heard of
-            _run(self._objects, removing(request.name))
+            run(self._objects, removing(request.name))
         return Accepted()
 
     # ── telling ──
@@ -265,15 +264,6 @@ def _harmful(trigger: Trigger) -> list[str]:
         if each.kind in ("every", "unchanged") and each.length < SHORTEST:
             found.append(f"on: {each}: expected at least {SHORTEST // 1000} ms in a trigger of another node")
     return found
-
-
-def _run(objects: Objects, operation: Administer) -> Outcome:
-    """In the queue, as everything."""
-    item = objects.engine.submit(Transaction((operation,)), waits=True)
-    outcome: Outcome | None = item.wait(WAIT_SECONDS)
-    if outcome is None:
-        raise ObjectError("expected it to be done soon, found a long turn before it; ask again")
-    return outcome.check()
 
 
 __all__ = ["TriggerServer"]

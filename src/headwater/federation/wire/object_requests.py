@@ -7,6 +7,9 @@ TellTypes           which types of objects there are that the asking node may re
 InstallTrigger, ChangeTrigger, RemoveTrigger   triggers of the asking node at the owner
 TellTriggers        triggers there with their counts, or one of them in words
 ExplainTrigger      one that is not installed in words, as InstallTrigger would install it
+HoldReplica         be told of some objects from now on, or still, as far as they leave their bounds
+ReadReplica         a page of what holders of a replica were told last
+ReleaseReplica      be told no more
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from headwater.federation.wire.requests import Accepted, Request
 MAX_TRANSACTION = 1 << 20  # bytes of a transaction that another node may send
 MAX_OUTCOME = 4 << 20
 MAX_TYPE = 1 << 20
+MAX_REPLICA = 64 << 10  # bytes of what a replica is of
 MOST_OBJECTS = 1000  # on a page
 MOST_TYPES = 1000
 PAGE_BYTES = 256 << 10  # of records, after which a page ends
@@ -35,6 +39,7 @@ MOST_WHY = 1000
 _Ticket = Annotated[bytes, Meta(min_length=16, max_length=16)]
 _Wait = Annotated[float, Meta(ge=0, le=MOST_WAIT)]
 _Pattern = Annotated[str, Meta(max_length=600)]
+_Path = Annotated[str, Meta(min_length=1, max_length=600)]
 
 
 # ── answers ──
@@ -103,6 +108,33 @@ class TriggersAre(msgspec.Struct, frozen=True, tag=True):
     """Triggers by name; `next`: the name after which it goes on, nothing if it does not."""
 
     rows: Annotated[list[TriggerRow], Meta(max_length=MOST_ROWS)]
+    next: _Pattern = ""
+
+
+class ReplicaIs(msgspec.Struct, frozen=True, tag=True):
+    """A replica as it is held: the channel on which its owner tells of it, the type of what is told, and for how many
+    seconds it is held if nothing more is said."""
+
+    channel: Name
+    told: Annotated[bytes, Meta(max_length=MAX_TYPE)]
+    lease: Annotated[float, Meta(gt=0)]
+
+
+class ToldRow(msgspec.Struct, frozen=True, array_like=True):
+    """What holders were told last of an object: its path at its owner, its record, when and in which turn that was, and
+    whether it stays so whatever the model says."""
+
+    path: _Path
+    record: bytes
+    at: int
+    turn: Number
+    still: bool
+
+
+class ReplicaPage(msgspec.Struct, frozen=True, tag=True):
+    """Objects by name; `next`: the path after which it goes on, nothing if it does not."""
+
+    rows: Annotated[list[ToldRow], Meta(max_length=MOST_OBJECTS)]
     next: _Pattern = ""
 
 
@@ -179,6 +211,28 @@ class RemoveTrigger(Request, frozen=True, tag=True):
     name: Name
 
 
+class HoldReplica(Request, frozen=True, tag=True):
+    """Be told of some objects, from now on or still."""
+
+    answer: ClassVar[Any] = ReplicaIs
+    spec: Annotated[bytes, Meta(max_length=MAX_REPLICA)]
+
+
+class ReadReplica(Request, frozen=True, tag=True):
+    """What holders of a replica, which the asking node is one of, were told of objects after a path."""
+
+    answer: ClassVar[Any] = ReplicaPage
+    replica: Number
+    after: _Pattern = ""
+
+
+class ReleaseReplica(Request, frozen=True, tag=True):
+    """Be told no more."""
+
+    answer: ClassVar[Any] = Accepted
+    spec: Annotated[bytes, Meta(max_length=MAX_REPLICA)]
+
+
 __all__ = [
     "MAX_TRANSACTION",
     "MOST_BUSY",
@@ -193,14 +247,20 @@ __all__ = [
     "ChangeTrigger",
     "CollectOutcome",
     "ExplainTrigger",
+    "HoldReplica",
     "InstallTrigger",
     "ObjectPage",
     "ObjectRow",
     "ReadObjects",
+    "ReadReplica",
+    "ReleaseReplica",
     "RemoveTrigger",
+    "ReplicaIs",
+    "ReplicaPage",
     "SubmitTransaction",
     "TellTriggers",
     "TellTypes",
+    "ToldRow",
     "TransactionIs",
     "TriggerIs",
     "TriggerRow",

@@ -145,6 +145,10 @@ class Firing:
             installed.counts.failed += 1
             installed.counts.failure = "; ".join(each.text for each in outcome.problems)
 
+    def ended(self, moment: Moment) -> bool:
+        """Triggers have had their say when each transaction was done."""
+        return False
+
     def mark(self) -> object:
         """Where it is, to be put back there."""
         return self.journal.mark()

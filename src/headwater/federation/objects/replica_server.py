@@ -1,0 +1,90 @@
+"""The owner's side of replicas that other nodes hold: they are told what leaves its bounds, once for all that hold the
+same.
+
+Who holds one must be allowed to `subscribe` to the changes of the type of its objects, `objects.TYPE`, and to what is
+told, `objects.TYPE.replicas`; a rule for `objects.TYPE.**` is for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import ObjectError
+from headwater.federation.objects.turns import run
+from headwater.federation.security.policy import Allow
+from headwater.federation.wire.object_requests import (
+    MOST_OBJECTS,
+    PAGE_BYTES,
+    HoldReplica,
+    ReadReplica,
+    ReleaseReplica,
+    ReplicaIs,
+    ReplicaPage,
+    ToldRow,
+)
+from headwater.federation.wire.requests import Accepted, pack_type
+from headwater.objects.replicas import spec as specs
+from headwater.objects.replicas.owner import holding, releasing
+
+if TYPE_CHECKING:
+    from headwater.channel.objects.service import Objects
+    from headwater.federation.context import Context
+    from headwater.federation.objects.budgets import Budgets
+    from headwater.federation.peers.request_registry import Caller
+    from headwater.objects.replicas.spec import ReplicaSpec
+
+LEASE_SECONDS = 3600.0  # that a replica is held after its holder has last said so
+
+
+class ReplicaServer:
+    """Of one node. Requests come in threads of the network."""
+
+    def __init__(self, objects: Objects, context: Context, budgets: Budgets) -> None:
+        self._objects, self._context, self._budgets = objects, context, budgets
+
+    def hold(self, caller: Caller, request: HoldReplica) -> ReplicaIs:
+        with self._budgets.measured(caller.peer.id):
+            spec = specs.unpack(request.spec)
+            self._check_rights(caller, spec)
+        engine = self._objects.engine
+        type = specs.told_type(engine.types.named(spec.type).type)
+        packed = pack_type(type)
+        if packed is None:
+            raise ObjectError(f"replica of {spec.pattern!r}: expected a type that can be told, found {spec.type!r}")
+        run(self._objects, holding(spec, caller.peer.id, int(LEASE_SECONDS * 1e6)))
+        engine.announce(spec.channel, type)
+        return ReplicaIs(spec.channel, packed, LEASE_SECONDS)
+
+    def _check_rights(self, caller: Caller, spec: ReplicaSpec) -> None:
+        """Objects of types that are declared alike cannot be told apart: it must be allowed to see all of them."""
+        types, decide = self._objects.engine.types, self._context.security.decide
+        own = types.get(spec.type)
+        alike = [] if own is None else [each.channel for each in types.values() if each.type == own.type]
+        for channel in (spec.channel, *alike):
+            if not isinstance(decide(caller.principal, "subscribe", channel), Allow):
+                own = None
+        if own is None:
+            raise ObjectError(f"replica of {spec.pattern!r}: expected a type that it may read, found {spec.type!r}")
+        specs.check(spec, own.type)
+
+    def read(self, caller: Caller, request: ReadReplica) -> ReplicaPage:
+        """By its own rights: it was held, and may not be any more."""
+        found = self._objects.replica_page(request.replica, caller.peer.id, request.after, MOST_OBJECTS)
+        if found is None:
+            raise ObjectError("replica: expected one that this node holds, found none; hold it first")
+        rows: list[ToldRow] = []
+        size = PAGE_BYTES
+        for path, record, at, turn, still in found:
+            rows.append(ToldRow(path, record, at, turn, bool(still)))
+            size -= len(record)
+            if size <= 0:
+                break
+        more = len(rows) < len(found) or len(found) == MOST_OBJECTS
+        return ReplicaPage(rows, rows[-1].path if rows and more else "")
+
+    def release(self, caller: Caller, request: ReleaseReplica) -> Accepted:
+        run(self._objects, releasing(specs.unpack(request.spec), caller.peer.id))
+        return Accepted()
+
+
+__all__ = ["LEASE_SECONDS", "ReplicaServer"]
