@@ -1,8 +1,9 @@
-"""Services of a building: what interests by name cost, and whatever else a node's services do for others.
+"""Services of a building: what names and interests by name cost, and whatever else a node's services do for others.
 
-    python benchmarks/services.py [--quick] [library]
+    python benchmarks/services.py [--quick] [library lookup growth]
 
-`library`: subscribing by name beside a plain subscription. Every case runs by itself.
+`library`: subscribing by name beside a plain subscription. `lookup`, `growth`: names, looked up beside a control
+message, and what a node keeps and says as federations grow. Every case runs by itself.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import argparse
 from collections.abc import Callable
 
 import services_library
+import services_naming
 from headwater_studies.harness.benchmark import Report
 
 CASES: dict[str, Callable[[Report, bool], None]] = {
     "library": services_library.subscribing,
+    "lookup": services_naming.lookup,
+    "growth": services_naming.growth,
 }
 
 

@@ -41,6 +41,11 @@ PROMISES = {
     "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
     "typed.py": ["alarm: here", "event 1 of stairs: badge 7", "pulled: badge 3"],
     "service_asyncio.py": ["average 80.0", "warned ['boiler', 'boiler']"],
+    "names.py": [
+        "ie.ucc.door: has not consented\nie.tcd.cs.ActiveBadge of ie.tcd: station@tcd\n",
+        "station@tcd (cached)\nheard 10 of 100 sightings, all of room {7}\n",
+        "the desk knows names at home and gate, station in tcd\nthe offices know 0 nodes\nstation: withdrawn",
+    ],
     "federation.py": [
         "at hall: 1,000 evaluated, 20 crossed",
         "'building.reading/hall@hall': 1000",

@@ -20,6 +20,7 @@ from headwater.errors import ConfigError, HeadwaterError, HeadwaterWarning, Inte
 from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.interests import add_interests
+from headwater.federation.command.names import add_names
 from headwater.federation.command.objects import add_objects
 from headwater.federation.command.policy import add_policy
 from headwater.federation.command.replay import add_replay
@@ -92,6 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_objects(commands, _add_joining, _joining)
     add_policy(commands, _add_joining, _joining)
     add_interests(commands, _add_joining, _joining, load_type, _comparing)
+    add_names(commands, _add_joining, _joining)
     add_infer(commands)
     add_ingest(commands)
     add_backtest(commands)
@@ -253,11 +255,12 @@ def _add_node(commands: Any) -> None:
     _add_joining(sub, config=True)
     sub.add_argument("--router", action=argparse.BooleanOptionalAction, default=True,
                      help="pass on between nodes that cannot reach each other (default)")  # fmt: skip
+    sub.add_argument("--names", type=Path, metavar="FILE", help="serve domains, and look names up, as a TOML file says")
 
     def run(args: argparse.Namespace) -> int:
         from headwater.federation.command import command
 
-        return command.run_node(_joining(args))
+        return command.run_node(_joining(args), args.names)
 
     sub.set_defaults(run=run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 
 from headwater import Interest
 from headwater.errors import FederationError, FrameError
-from headwater.federation.peers.request_registry import Caller, RequestRegistry, UnknownRequest
+from headwater.federation.peers.request_registry import Caller, Postponed, RequestRegistry, UnknownRequest
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import Request, pack
+from headwater.testing import eventually
 from headwater.version import VERSION
 from tests.federation.nodes import Nodes, nodes
 
@@ -97,4 +99,29 @@ def test_a_wish_of_a_kind_that_is_not_known_is_refused_alone(make: Nodes) -> Non
     wishes = [messages.Wish(1, program, tagged=True, kind="trigger"), messages.Wish(2, program, kind="interest")]
     answer = desk.dialogue.ask(peer, messages.Install("t.c", 1, wishes))
     assert set(answer.refused) == {1}
-    assert f"kinds that Headwater {VERSION} runs, which are interest, pattern, found 'trigger'" in answer.refused[1]
+    kinds = "interest, interest with context, pattern"
+    assert f"kinds that Headwater {VERSION} runs, which are {kinds}, found 'trigger'" in answer.refused[1]
+
+
+def test_an_answer_may_come_later_and_keeps_nobody_waiting(make: Nodes) -> None:
+    """While one request takes its time, others of the same node are answered."""
+    lab, desk, peer = asked(make)
+    answers: list[Any] = []
+    lab.requests.register(Weather, lambda caller, request: Postponed(answers.append))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(desk.dialogue.ask, peer, Weather("Dublin"))
+        eventually(lambda: len(answers) == 1, "it is asked")
+        assert isinstance(desk.dialogue.ask(peer, messages.Latest()), messages.LatestIs) and not waiting.done()
+        answers[0](Forecast("sun"))
+        assert waiting.result(60) == Forecast("sun")
+
+
+def test_what_fails_to_begin_is_said(make: Nodes) -> None:
+    lab, desk, peer = asked(make)
+
+    def fails(tell: Any) -> None:
+        raise ValueError("no weather today")
+
+    lab.requests.register(Weather, lambda caller, request: Postponed(fails))
+    with pytest.raises(FederationError, match="no weather today"):
+        desk.dialogue.ask(peer, Weather("Dublin"))

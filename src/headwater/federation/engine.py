@@ -65,7 +65,7 @@ from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
 from headwater.federation.peers.post_registry import PostRegistry
 from headwater.federation.peers.presence import Presence
-from headwater.federation.peers.request_registry import Caller, RequestRegistry
+from headwater.federation.peers.request_registry import Caller, Postponed, RequestRegistry
 from headwater.federation.peers.table import Peers
 from headwater.federation.scheduler import BEAT_SECONDS, TICK_SECONDS, Scheduler
 from headwater.federation.security.decisions import Decisions
@@ -211,6 +211,7 @@ class Engine:
             settings=zenoh_settings(self.security),
             limit=self.security.limit + BOX_BYTES,
             crashes=self.node._crashes,
+            named=network.acquaintance == "named",
         )
 
     def _connect(self) -> None:
@@ -360,7 +361,7 @@ class Engine:
 
     # ── questions ──
 
-    def answer(self, opened: Opened, request: messages.Request) -> messages.Reply:
+    def answer(self, opened: Opened, request: messages.Request) -> messages.Reply | Postponed:
         """To what another node asks, having proven who it is."""
         return self.requests.answer(Caller(self.membership.signed_by(opened), opened), request)
 

@@ -66,6 +66,8 @@ class Network:
                      read; or "never", they wait for a stream
     router           pass on for nodes that cannot reach each other (`headwater node` does)
     client           no other node can reach this one: it calls, and all else goes through the nodes that it called
+    acquaintance     "all" nodes of the federation are known here, or those that are dealt with: "named" ones, which the
+                     naming service has found (`headwater.names`), and those that have asked this node something
     lease            seconds in which a node that is dead, frozen or cut off is noticed
     keep             seconds for which what it has asked for reliably is kept for it, should it come back
     clock_error      seconds by which clocks of this federation may be from the true time: what triggers over several
@@ -89,6 +91,7 @@ class Network:
     fallback: str = "encrypted"
     router: bool = False
     client: bool = False
+    acquaintance: str = "all"
     lease: float = 5.0
     keep: float = 30.0
     clock_error: float = 0.1
@@ -108,6 +111,7 @@ class Network:
         compress=Choice("none", "lz4", "zstd"),
         placement=Choice("source", "destination", "auto"),
         fallback=Choice("encrypted", "never"),
+        acquaintance=Choice("all", "named"),
     )
 
     def __post_init__(self) -> None:

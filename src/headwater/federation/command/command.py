@@ -17,6 +17,7 @@ from headwater.channel.patterns.subscription import Watch
 from headwater.channel.subscription import Subscription
 from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError, LibraryError, PatternError
 from headwater.federation.command.json_lines import from_line, to_line
+from headwater.federation.naming.names import Names
 from headwater.federation.network import Network
 from headwater.federation.node import Node, split
 from headwater.federation.security.certificates import issue, make_authority, renew, revoke
@@ -48,6 +49,7 @@ class Joining:
     state: Path | None = None
     security: Path | None = None
     router: bool | None = None  # None: as the configuration says
+    named: bool = False  # it knows those nodes only that it deals with
 
     def node(self) -> Node:
         """The node, which joins; what is said here goes before what the configuration says."""
@@ -59,6 +61,8 @@ class Joining:
         for name in ("listen", "connect", "scout", "federation"):
             if getattr(self, name):
                 given[name] = getattr(self, name)
+        if self.named:
+            given["acquaintance"] = "named"
         if self.router is not None:
             given["router"] = self.router
             if self.router and not Network.of(given).wanted:
@@ -70,9 +74,10 @@ class Joining:
         return Node(self.name, network=network, security=_path(self.security), state=self.state, config=plain)
 
 
-def run_node(joining: Joining) -> int:
-    """A node in the foreground, until Ctrl-C or SIGTERM."""
+def run_node(joining: Joining, names: Path | None = None) -> int:
+    """A node in the foreground, until Ctrl-C or SIGTERM; with names, if there is a file of theirs."""
     with end_signals() as ended, joining.node() as node:
+        service = None if names is None else Names(node, names)
 
         def changed(event: Any) -> None:
             others = len(node.peers)
@@ -82,6 +87,8 @@ def run_node(joining: Joining) -> int:
         report = node.federation_report()
         streams = f", streams at {', '.join(report.streams)}" if report.streams else ""
         _say(f"node {node.name} ({node.id}) of {report.federation} listens at {', '.join(node.endpoints)}{streams}")
+        if service is not None and service.server is not None:
+            _say(f"serves {', '.join(service.server.domains)} as {service.address}")
         while not ended.wait(RECHECK_SECONDS):
             pass
         _say(f"node {node.name} leaves")

@@ -5,6 +5,7 @@ A `Fabric` is one node's place in one federation. Keys, all below `headwater/<fe
     alive/<id>/<incarnation>   liveliness token of every node            -> on_join, on_leave
     roll/<id>                  queryable of every node; asked as roll/*  -> on_roll
     news                       put by anyone, everyone subscribes        -> on_news
+    news/<id>                  the same, for those who do not hear all
     ask/<id>                   queryable of one node                     -> on_ask
     post/<id>                  subscriber of one node                    -> on_post
     log/<id>                   queryable of a node with a log            -> on_log
@@ -54,6 +55,7 @@ from headwater.errors import (
 )
 from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.fabric import settings as zenoh_settings
+from headwater.federation.fabric.attention import Attention
 from headwater.federation.fabric.inbox import Inbox
 from headwater.federation.fabric.liveliness import Liveliness
 from headwater.federation.fabric.queries import Answer, Questions
@@ -74,7 +76,7 @@ class Fabric(Inbox):
     `endpoints` says after `open()` where this node listens, with the ports the system chose. `alive` has the nodes
     that are there now (this one excluded), `counters` what was sent and received by kind. A federation in mode
     "client" may open before its router is there: it connects as soon as it can. `limit`: bytes of a message that is
-    looked at, other than a post.
+    looked at, other than a post. `named`: it hears of those nodes only that it attends to (`attend`).
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Fabric(Inbox):
         settings: Mapping[str, Any] | None = None,
         limit: int = zenoh_settings.MESSAGE_BYTES,
         crashes: Crashes | None = None,
+        named: bool = False,
     ) -> None:
         self._settings: SessionSettings = zenoh_settings.check(
             federation,
@@ -114,6 +117,15 @@ class Fabric(Inbox):
             node, incarnation, f"{self._root}/alive", lambda *who: self.proven(*who), self._signed_in_or_out
         )
         self._nodes = self._live_nodes.nodes
+        self._attention: Attention | None = None
+        if named:
+            self._attention = Attention(
+                self._root,
+                lambda: self._direct(self._live_nodes.took_token),
+                lambda: self._direct(self._took_news),
+                lambda task: self._control.put(task, always=True),
+                self._live_nodes.forget,
+            )
         self._questions = Questions(federation, self._nodes, self._count, limit)
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
@@ -228,13 +240,17 @@ class Fabric(Inbox):
         if self._reunion is not None or self.on_link is not None:
             session.info.declare_link_events_listener(self._direct(self._took_link), history=True)
         session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
-        session.declare_subscriber(f"{root}/news", self._direct(self._took_news), allowed_origin=remote)
+        if self._attention is None:
+            session.declare_subscriber(f"{root}/news", self._direct(self._took_news), allowed_origin=remote)
         session.declare_queryable(f"{root}/ask/{self.node}", self._direct(self._took_ask), allowed_origin=remote)
         session.declare_queryable(f"{root}/roll/{self.node}", self._direct(self._took_roll), allowed_origin=remote)
         if self.on_log is not None:
             session.declare_queryable(f"{root}/log/{self.node}", self._direct(self._took_read), allowed_origin=remote)
         live = session.liveliness()
-        live.declare_subscriber(f"{root}/alive/*/*", self._direct(self._live_nodes.took_token), history=True)
+        if self._attention is None:
+            live.declare_subscriber(f"{root}/alive/*/*", self._direct(self._live_nodes.took_token), history=True)
+        else:
+            self._attention.begin(session)
         self._token = live.declare_token(f"{root}/alive/{self.node}/{self.incarnation}")
         self._count.sent("join", 0)
 
@@ -301,6 +317,26 @@ class Fabric(Inbox):
         self._live_nodes.vouch(self._session, node, incarnation)
 
     @property
+    def named(self) -> bool:
+        """Whether it hears of those nodes only that it attends to."""
+        return self._attention is not None
+
+    @property
+    def attended(self) -> int:
+        """How many nodes it attends to, where it does not hear of all."""
+        return 0 if self._attention is None else len(self._attention.attended)
+
+    def attend(self, key: str) -> None:
+        """Hear of a node, by its id, or of those of a name (`any_of_name`); of no effect where all are heard."""
+        if self._attention is not None:
+            self._attention.attend(key)
+
+    def ignore(self, key: str) -> None:
+        """Hear of it no more; what is known of it is the caller's to forget."""
+        if self._attention is not None:
+            self._attention.ignore(key)
+
+    @property
     def counters(self) -> dict[str, dict[str, int]]:
         """By kind (join, leave, roll, news, ask, post, log): messages and bytes, in and out, since the start.
 
@@ -311,15 +347,16 @@ class Fabric(Inbox):
     # ---- sending
 
     def tell(self, payload: bytes) -> None:
-        """Send news to every other node."""
+        """Send news to every other node: to those who hear all, and to those who attend to this one."""
         with self._speaking("nothing can be told") as session:
-            session.put(
-                f"{self._root}/news",
-                payload,
-                congestion_control=zenoh.CongestionControl.BLOCK,
-                express=True,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
+            for key in (f"{self._root}/news", f"{self._root}/news/{self.node}"):
+                session.put(
+                    key,
+                    payload,
+                    congestion_control=zenoh.CongestionControl.BLOCK,
+                    express=True,
+                    allowed_destination=zenoh.Locality.REMOTE,
+                )
         self._count.sent("news", len(payload))
 
     def post(self, node: str, payload: bytes) -> None:

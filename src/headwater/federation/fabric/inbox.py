@@ -27,6 +27,11 @@ LOG_THREADS = 2  # questions about its log that a node answers at a time
 LOG_QUESTION_BYTES = 1 << 20  # bytes of a question about a log
 
 
+Answered = bytes | None | Callable[[Callable[[bytes | None], None]], None]
+"""What a handler answers to a question: bytes, or nothing; or a function that is given one to answer with later, once,
+from any thread: so that nobody has to wait in the thread in which questions come."""
+
+
 class Inbox:
     """The half of a fabric that receives. Set the handlers (`on_…`) you need before it is opened."""
 
@@ -37,7 +42,7 @@ class Inbox:
         self.on_leave: Callable[[str, int], None] | None = None
         self.on_roll: Callable[[bytes], bytes | None] | None = None  # None: nothing that can be answered
         self.on_news: Callable[[bytes], None] | None = None
-        self.on_ask: Callable[[bytes], bytes | None] | None = None
+        self.on_ask: Callable[[bytes], Answered] | None = None
         self.on_post: Callable[[bytes], None] | None = None
         # Whether this run of a node has proven to be one: else its sign of life is only kept if there are not too many.
         self.proven: Callable[[str, int], bool] = lambda node, incarnation: False
@@ -117,32 +122,49 @@ class Inbox:
         self._took_query("log", query, self._reads, lambda: self.on_log)
 
     def _took_query(
-        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes | None] | None]
+        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], Answered] | None]
     ) -> None:
         data = bounded(query.payload, self._limit) if query.payload is not None else b""
         self._count.received(kind, 0 if query.payload is None else len(query.payload))
 
         def answer() -> None:
+            late = False
             try:
                 call = handler()
                 if call is not None and not self._closed.is_set():
-                    self._reply(kind, query, call, data)
+                    late = self._reply(kind, query, call, data)
             finally:
-                query.drop()
+                if not late:
+                    query.drop()
 
         if not worker.put(answer, size=len(data)):
             self._failed(kind, "too many wait")
             _refuse(query, BUSY)
             query.drop()
 
-    def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes | None], data: bytes) -> None:
+    def _reply(self, kind: str, query: Any, call: Callable[[bytes], Answered], data: bytes) -> bool:
+        """Answer a question; whether that is done later."""
         try:
             result = call(data)
+            if callable(result):
+                result(lambda made: self._reply_late(kind, query, made))
+                return True
         except Exception:
             self._failed(kind)
             result, hint = None, BROKEN  # what went wrong is nobody's business
         else:
             hint = REFUSED
+        self._send(kind, query, result, hint)
+        return False
+
+    def _reply_late(self, kind: str, query: Any, result: bytes | None) -> None:
+        try:
+            if not self._closed.is_set():
+                self._send(kind, query, result, BROKEN)
+        finally:
+            query.drop()
+
+    def _send(self, kind: str, query: Any, result: bytes | None, hint: bytes) -> None:
         if result is None:
             _refuse(query, hint)
             return

@@ -98,6 +98,14 @@ class Liveliness:
             # Within the lock: what is queued there happens in the order in which `alive` changed.
             self._changed(there, who, proven)
 
+    def forget(self, node: str) -> None:
+        """Nothing is heard of a node any more, and so it is not known whether it is there; nobody is told."""
+        with self._lock:
+            for who in [each for each in self._alive if each[0] == node]:
+                del self._alive[who]
+                self._unproven.discard(who)
+            self.nodes.pop(node, None)
+
     def begin_anew(self) -> None:
         """The session is ended, to be opened anew: what is not announced then has left meanwhile."""
         with self._lock:

@@ -240,7 +240,7 @@ class Passage:
             for sid, standin in list(peer.remote_sources.items()):
                 ads.setdefault(sid, standin.ad)
             for sid, ad in ads.items():
-                if self._fits(ad.channel):
+                if self._fits(ad.channel) and peer.consented(peer.id, ad.channel):
                     yield (peer.id, peer.incarnation, sid), self._known(ad, peer.id, peer.incarnation)
         for source in self._own():
             if self._fits(source.channel.name):

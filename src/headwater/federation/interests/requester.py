@@ -100,7 +100,7 @@ class Requester:
         if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
             return None
         with self._context.wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
-            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            demand = self._demand(channel, peer)
             begin = self._begin(peer, channel)
         with peer.lock:
             asked = peer.asked.get(channel.name)
@@ -119,6 +119,12 @@ class Requester:
                 return None
             asked.busy = True
             return asked
+
+    def _demand(self, channel: Channel, peer: Peer) -> Demand:
+        """What is wanted of a peer's sources of a channel; with the wiring's lock."""
+        if channel.closed or not peer.consented(peer.id, channel.name):
+            return NOTHING
+        return self._demands.of(channel, peer)
 
     def confirm(self, peer: Peer) -> None:
         """A peer has said which memory it has: what it was asked for in an earlier one, it is asked for again. It may
@@ -162,7 +168,7 @@ class Requester:
     def _ask_once(self, peer: Peer, channel: Channel, asked: InterestRequest) -> bool:
         """Whether the peer has answered."""
         with self._context.wiring.lock:
-            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            demand = self._demand(channel, peer)
             changed = self._changed(asked, demand)
             base = 0 if changed is None else asked.base
             if changed is None:
@@ -524,7 +530,7 @@ class Requester:
 
     def _is_settled(self, channel: Channel, peer: Peer, barriers: bool) -> bool:
         with self._context.wiring.lock:
-            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            demand = self._demand(channel, peer)
         asked = peer.asked.get(channel.name)
         if asked is None:
             return not demand.wishes

@@ -18,7 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FederationError, FrameError, SecurityError, Unreachable
-from headwater.federation.peers.request_registry import RequestRegistry, UnknownRequest
+from headwater.federation.fabric.inbox import Answered as Sent
+from headwater.federation.peers.request_registry import Postponed, RequestRegistry, UnknownRequest
 from headwater.federation.security.envelope import Opened, question_name
 from headwater.federation.security.session import is_box
 from headwater.federation.wire import requests as messages
@@ -66,7 +67,7 @@ class Dialogue:
     that one is said to be there, which proves nothing."""
 
     requests: RequestRegistry  # those that are answered here
-    on_request: Callable[[Opened, Request], Reply]
+    on_request: Callable[[Opened, Request], Reply | Postponed]
     on_card: Callable[[Opened, Card], None]
     on_sign: Callable[[str, int], None]
 
@@ -127,8 +128,8 @@ class Dialogue:
 
     # ── answering ──
 
-    def on_ask(self, payload: bytes) -> bytes | None:
-        """The answer to a question; None where it is not known who asks, or for whom."""
+    def on_ask(self, payload: bytes) -> Sent:
+        """The answer to a question; None where it is not known who asks, or for whom. It may come later."""
         if not is_box(payload):
             return self.on_introduction(payload)
         opened = None
@@ -145,9 +146,22 @@ class Dialogue:
         except (SecurityError, FrameError) as error:
             self._context.offences.blame(opened, error)
             return self._boxed(exchange, payload, opened, Accepted(error=f"refused: {error}"))
-        return self._boxed(exchange, payload, opened, self._answer(opened, request))
+        answer = self._answer(opened, request)
+        if isinstance(answer, Postponed):
+            box = partial(self._boxed, exchange, payload, opened)
+            return partial(self._answer_later, answer, box)
+        return self._boxed(exchange, payload, opened, answer)
 
-    def _answer(self, opened: Opened, request: Request) -> Reply:
+    def _answer_later(
+        self, answer: Postponed, box: Callable[[Reply], bytes], send: Callable[[bytes | None], None]
+    ) -> None:
+        try:
+            answer.begin(lambda reply: send(box(reply)))
+        except Exception as error:
+            log.exception("node %s: a question could not be answered", self._context.name)
+            send(box(Accepted(error=f"it could not answer: {type(error).__name__}: {error}")))
+
+    def _answer(self, opened: Opened, request: Request) -> Reply | Postponed:
         try:
             return self.on_request(opened, request)
         except Exception as error:  # who asks is told, and nobody else
@@ -178,7 +192,8 @@ class Dialogue:
                 return None
             state = self._description.state(opened.principal)
             reply = self._boxed(card.exchange, payload, opened, state)  # first: the key may be none
-            self.on_card(opened, card)
+            if opened.to or not self._fabric.named:  # who says so to all wants nothing of this one
+                self.on_card(opened, card)
             return reply
         except (SecurityError, FrameError) as error:
             self._context.offences.blame(opened, error)

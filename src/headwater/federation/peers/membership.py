@@ -66,7 +66,10 @@ class Membership:
 
     def roll_call(self) -> None:
         """Say to everyone that this node is there, and hear what they have. It returns when all that are known by now
-        have answered; whoever answers later, or has only been said to be there, is heard as well."""
+        have answered; whoever answers later, or has only been said to be there, is heard as well. Where not all nodes
+        are heard of, none is called: each is asked for itself."""
+        if self._fabric.named:
+            return
         question = self._dialogue.introduction()
         late = partial(self._answered_roll, question)
         for reply in self._fabric.roll_answers(question.payload, ANSWER_SECONDS, self._present, late):
@@ -133,9 +136,11 @@ class Membership:
         """Someone says so; only what is signed by it makes it a peer, or one that was started again."""
         peer = self._presence.appeared(node, incarnation)
         if peer is None or peer.state is None or incarnation != peer.incarnation:
-            # As a rule it says so itself by then. If two have missed each other, one of them asks.
+            # As a rule it says so itself by then. If two have missed each other, one of them asks. Where not all nodes
+            # are heard of, who attends to another one has to ask.
             proven = self._presence.proven(node, incarnation)
-            self.inquiries.want(node, incarnation, proven=proven, delay=0.1 if self._context.id < node else 0.5)
+            delay = 0.0 if self._fabric.named else 0.1 if self._context.id < node else 0.5
+            self.inquiries.want(node, incarnation, proven=proven, delay=delay)
         elif incarnation == peer.incarnation:
             peer.present, peer.gone = True, None
             self._control.node(peer, "joined")
@@ -350,7 +355,7 @@ class Membership:
     def signed_by(self, opened: Opened) -> Peer:
         """The peer that has signed something; it is there."""
         peer = self._presence.peer(opened.sender, opened.incarnation)
-        peer.principal = opened.principal
+        peer.principal, peer.addressed = opened.principal, monotonic()
         self._presence.expelled.pop(peer.id, None)
         if peer.state is None:
             peer.present = True

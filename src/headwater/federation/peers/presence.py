@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.errors import FederationError
+from headwater.federation.peers.acquaintances import Acquaintances
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.requests import Describe
 
@@ -84,6 +85,7 @@ class Presence:
         self.expelled: dict[str, str] = {}  # nodes with which this one has parted, and why
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
+        self.acquaintances = Acquaintances(fabric, peers.__contains__)
 
     def peer(self, node: str, incarnation: int) -> Peer:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
@@ -91,6 +93,8 @@ class Presence:
             found = self._peers.get(node)
             if found is None:
                 found = self._peers[node] = self._make_peer(node, incarnation)
+                found.consented = self.acquaintances.consented
+                self._fabric.attend(node)
         if self._is_later(found, incarnation):
             self._renewed(found, incarnation)
         return found
@@ -250,6 +254,7 @@ class Presence:
             with self._peers.lock:
                 if self._peers.get(peer.id) is peer and peer.gone is not None:
                     del self._peers[peer.id]
+                    self.acquaintances.forgotten(peer.id)
         self._context.scheduler.changed()
 
     def check_vouched(self) -> None:
@@ -281,12 +286,28 @@ class Presence:
         if peer.link is None and self.links.wanted(peer):
             self.links.connect(peer)
 
+    def _is_idle(self, peer: Peer, now: float) -> bool:
+        """Whether this node, which does not know all others, has nothing to do with a peer any more."""
+        if peer.gone is not None or self.acquaintances.has(peer.id) or self.links.wanted(peer):
+            return False
+        return now - peer.addressed > self._context.network.keep
+
+    def _part_with(self, peer: Peer) -> None:
+        """Neither end wants anything of the other: forget it, until one does."""
+        self._fabric.ignore(peer.id)
+        peer.present = False
+        self._away(peer)
+        self._forget(peer, orderly=True)
+
     def look_around(self) -> None:
         """Heartbeats, regularly: who has not been heard of for a third of the lease is asked for a sign of life, who
         has not for all of it counts as away, and who has been away for too long is forgotten."""
         now, alive, lease = monotonic(), self._fabric.alive, self._context.network.lease
         for peer in self._peers.everyone():
             link = peer.link
+            if self._fabric.named and self._is_idle(peer, now):
+                self._part_with(peer)
+                continue
             if peer.gone is not None:
                 if now - peer.gone > self._context.network.keep:
                     self._forget(peer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
     from headwater.federation.wire.requests import ChannelAd, State
 
 
+def _any(node: str, channel: str) -> bool:
+    return True
+
+
 class PeerRecord:
-    """One for each node that was met; it stays while that node is away, for as long as something is kept for it."""
+    """One for each node that was met; it stays while that node is away, for as long as something is kept for it.
+
+    `consented` says whether the sources that a node has of a channel count here: of a channel that was subscribed to by
+    its name, those of nodes that the domain of the name has consented to."""
+
+    consented: Callable[[str, str], bool] = staticmethod(_any)
 
     def __init__(self, node: str, incarnation: int) -> None:
         self.id, self.incarnation = node, incarnation
@@ -27,7 +37,7 @@ class PeerRecord:
         self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
         self.given_up_at: float | None = None  # gone for so long that its sources were withdrawn
         self.parted = False  # it has said goodbye: all that it sent has come
-        self.met = monotonic()
+        self.met = self.addressed = monotonic()  # when it was met; when it has last asked something, or was asked
         self.lock = threading.RLock()
         # what it has
         self.state: State | None = None
@@ -72,11 +82,13 @@ class PeerRecord:
 
     def has(self, channel: str) -> bool:
         """Whether it advertises a source of that channel."""
-        return channel in self._indexed()[2]
+        return channel in self._indexed()[2] and self.consented(self.id, channel)
 
     def offers(self, channel: str) -> bool:
         """Whether it has sources of that channel, or derives it; else its sinks may want it, or nothing is known."""
         _, channels, logs = self._indexed()
+        if not self.consented(self.id, channel):
+            return False
         return channel in logs or ((ad := channels.get(channel)) is not None and ad.parent is not None)
 
     def channel(self, name: str) -> ChannelAd | None:

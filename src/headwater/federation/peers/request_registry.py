@@ -40,7 +40,15 @@ class Caller:
         return self.opened.principal
 
 
-Answer = Callable[[Caller, Any], Reply]
+class Postponed:
+    """The answer to a request that takes its time: `begin` is called with a function that answers, which it has called
+    once, from any thread, in the end. Requests come in one thread, in which nobody may wait."""
+
+    def __init__(self, begin: Callable[[Callable[[Reply], None]], None]) -> None:
+        self.begin = begin
+
+
+Answer = Callable[[Caller, Any], Reply | Postponed]
 
 
 class UnknownRequest(FrameError):
@@ -88,7 +96,7 @@ class RequestRegistry:
         made: Request = found[0](data)
         return made
 
-    def answer(self, caller: Caller, request: Request) -> Reply:
+    def answer(self, caller: Caller, request: Request) -> Reply | Postponed:
         """What its function says to a request that was decoded here."""
         kind = str(request.__struct_config__.tag)
         if kind not in self._known:

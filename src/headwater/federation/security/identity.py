@@ -67,6 +67,12 @@ def node_id(name: str, print_: str) -> str:
     return f"{name}.{print_[:ID_DIGITS]}"
 
 
+def is_id(text: str) -> bool:
+    """Whether a text has the form of a node's id."""
+    name, _, digits = text.rpartition(".")
+    return legal_name(name) and _DIGITS.fullmatch(digits) is not None
+
+
 def public_bytes(key: PublicKey) -> bytes:
     """A public key's DER form, always the same for the same key."""
     return key.public_bytes(_DER, _SPKI)

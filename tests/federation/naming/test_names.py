@@ -1,0 +1,169 @@
+"""Names across federations, for real: two federations on one machine that know nothing of each other's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headwater import Node, Reliable
+from headwater.errors import FederationError, SubscriptionError
+from headwater.names import NameChange, NameUnresolved
+from headwater.testing import Recorder, eventually
+from tests.federation.naming.campus import GUARD, Campus, address_of, campus
+
+DOOR = "ie.ucc.door"
+
+
+@pytest.fixture
+def made() -> Iterator[Campus]:
+    with campus() as found:
+        yield found
+
+
+def two_domains(made: Campus) -> tuple[Node, Node]:
+    """The routers of tcd and ucc, which serve ie.tcd and ie.ucc."""
+    tcd, ucc = made.hub("gate", "tcd"), made.hub("names", "ucc")
+    made.serve_root({"ie.tcd": [tcd], "ie.ucc": [ucc]}, advertise=[])
+    made.serve("ie.tcd", tcd)
+    made.serve("ie.ucc", ucc, advertise=[{"names": "ie.ucc.door", "who": "*"}])
+    return tcd, ucc
+
+
+def test_a_source_in_another_federation_is_found_by_name_and_nobody_else_there(made: Campus) -> None:
+    tcd, ucc = two_domains(made)
+    desk, porter, others = made.node("desk", tcd), made.node("porter", ucc), [made.node(f"o{n}", ucc) for n in range(3)]
+    looking, having = made.use(desk, tcd), made.use(porter, ucc)
+    front = porter.channel(DOOR, "open: bool, n: i64").source("front")
+    assert looking.lookup(DOOR).sources == ()  # that nobody has it is an answer
+    having.advertise(DOOR)
+    assert [each.name for each in looking.lookup(DOOR, fresh=True).places] == ["porter"]
+    heard: Recorder = Recorder()
+    with looking.subscribe(DOOR, heard, "open and n > 3") as subscription:
+        assert subscription.ready(GUARD), subscription.missing
+        for number in range(10):
+            front.publish(open=number % 2 == 0, n=number)
+        assert [event.n for event in heard.wait(3)] == [4, 6, 8]
+        # The interest went to the source, and nobody learnt of those who have nothing to do with it.
+        leg = looking.reach.legs["ucc"]
+        assert set(leg.peers) == {"porter", "names"} and desk.peers == ["gate"]
+        assert set(porter.peers) == {"names", "desk"} and all(each.peers == [] for each in others)
+        counts = leg.federation_report().to_dict()
+        assert "o0" not in str(counts)
+        points = subscription.change(where="not open")
+        assert list(points) and all(place.endswith("@ucc") for place in points)
+        front.publish(open=False, n=11)
+        assert heard.wait(4)[-1].n == 11
+
+
+def test_a_name_is_watched_and_a_subscription_follows_its_sources(made: Campus) -> None:
+    tcd, ucc = two_domains(made)
+    desk, first, second = made.node("desk", tcd), made.node("first", ucc), made.node("second", tcd)
+    looking = made.use(desk, tcd)
+    one, other = made.use(first, ucc), made.use(second, tcd)  # the second is of a federation that does not own the name
+    sources = [node.channel(DOOR, "open: bool, n: i64").source("s") for node in (first, second)]
+    changes: Recorder[NameChange] = Recorder()
+    with looking.watch(DOOR, changes, "federation == 'tcd'") as watch:
+        assert watch.ready(GUARD)
+        heard: Recorder = Recorder()
+        with looking.subscribe(DOOR, heard) as subscription:
+            one.advertise(DOOR)
+            eventually(lambda: subscription.sources == ["first@ucc"], "the first source was found")
+            other.advertise(DOOR)
+            eventually(lambda: subscription.sources == ["first@ucc", "second@tcd"], "the second source was found")
+            assert subscription.ready(GUARD)
+            for number, source in enumerate(sources):
+                source.publish(open=True, n=number)
+            assert sorted(event.n for event in heard.wait(2)) == [0, 1]
+            other.withdraw(DOOR)
+            eventually(lambda: subscription.sources == ["first@ucc"], "the second was let go")
+            sources[1].publish(open=True, n=2)
+            sources[0].publish(open=True, n=3)
+            assert heard.wait(3)[-1].n == 3
+        changes.until(lambda events: len(events) == 2)
+        assert [(event.change, event.node) for event in changes.events] == [
+            ("advertised", "second"),
+            ("withdrawn", "second"),
+        ]
+
+
+def test_advertising_needs_the_consent_of_the_domain(made: Campus) -> None:
+    _, ucc = two_domains(made)
+    porter = made.node("porter", ucc)
+    names = made.use(porter, ucc)
+    with pytest.raises(FederationError, match=r"'ie.ucc.window'.*'ie.ucc' has not consented"):
+        names.advertise("ie.ucc.window")
+    with pytest.raises(
+        FederationError, match=r"'ie.nuig.door'.*'.' has not consented"
+    ):  # it is nobody's but the root's
+        names.advertise("ie.nuig.door")
+    assert names.advertised == {}
+
+
+def test_a_durable_subscription_to_another_federation_needs_a_gateway(made: Campus) -> None:
+    tcd, ucc = two_domains(made)
+    porter = made.node("porter", ucc)
+    having, looking = made.use(porter, ucc), made.use(made.node("desk", tcd), tcd)
+    porter.channel(DOOR, "n: i64").source()
+    having.advertise(DOOR)
+    with pytest.raises(SubscriptionError, match=r"porter@ucc is in another federation.*gateway"):
+        looking.subscribe(DOOR, print, name="kept", delivery=Reliable(durable=True))
+    with pytest.raises(SubscriptionError, match="expected a function"):
+        looking.subscribe(DOOR, "open")  # type: ignore[arg-type]
+
+
+def test_an_insider_without_consent_is_not_heard_though_it_has_such_a_channel(made: Campus) -> None:
+    """Eve is in the federation, has the channel, and makes herself known to who has subscribed by name."""
+    tcd, ucc = two_domains(made)
+    desk, porter, eve = made.node("desk", tcd), made.node("porter", ucc), made.node("eve", ucc)
+    looking, having = made.use(desk, tcd), made.use(porter, ucc)
+    good = porter.channel(DOOR, "open: bool, n: i64").source("front")
+    bad = eve.channel(DOOR, "open: bool, n: i64").source("front")
+    having.advertise(DOOR)
+    heard: Recorder = Recorder()
+    with looking.subscribe(DOOR, heard) as subscription:
+        assert subscription.ready(GUARD)
+        leg = looking.reach.legs["ucc"]
+        eve._engine.presence.acquaintances.hold(leg.id)  # type: ignore[union-attr]
+        assert eve.until(lambda: "desk" in eve.peers, GUARD)
+        assert leg.until(lambda: "eve" in leg.peers and leg.remote_sources(DOOR) != ["front@porter"], GUARD)
+        assert leg.ready(GUARD)
+        bad.publish(open=True, n=666)
+        good.publish(open=True, n=1)
+        eve.flush(GUARD)
+        assert [event.n for event in heard.wait(1)] == [1]
+        assert subscription.sources == ["porter@ucc"]
+
+
+def test_a_name_of_a_domain_that_nobody_serves_says_so(made: Campus) -> None:
+    tcd = made.hub("gate", "tcd")
+    dead = made.hub("gone", "gone")
+    address = address_of(dead)
+    made.serve_root({"ie.tcd": [tcd], "ie.gone": [address]})
+    made.serve("ie.tcd", tcd)
+    dead.close()
+    names = made.use(made.node("desk", tcd), tcd)
+    with pytest.raises(NameUnresolved, match=r"'ie.gone.door'.*'ie.gone'.*gone@gone.*no answer"):
+        names.lookup("ie.gone.door")
+
+
+def test_what_a_cache_was_poisoned_with_is_refused(made: Campus) -> None:
+    """The server that a node asks answers with what it has no right to: another domain's name, its own consent."""
+    from headwater.federation.naming.signatures import endorse, sign_registration
+    from headwater.federation.wire.name_requests import NameIs
+    from headwater.services.naming.registration import Registration
+
+    tcd, _ = two_domains(made)
+    desk = made.node("desk", tcd)
+    names = made.use(desk, tcd)
+    good = names.lookup(DOOR)
+    assert good.domain == "ie.ucc"
+    gate = tcd._engine.keyring.credentials.identity  # type: ignore[union-attr]
+    enemy = Registration(DOOR, address_of(tcd))
+    signed = sign_registration(gate, enemy, 99, 60.0)
+    now = signed.document.issued
+    item = endorse(gate, signed, now + 10**10, now).to_bytes()
+    for domain in ("ie.ucc", "ie.tcd", "."):
+        with pytest.raises(NameUnresolved, match="verified"):
+            names.lookups.believed(DOOR, NameIs([], [item], domain, lives=1000.0))
+    assert names.lookup(DOOR).sources == () and names.report()["refused"] >= 1
