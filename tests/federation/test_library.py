@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headwater import Node
+from headwater import Network, Node
 from headwater.errors import FederationError, LibraryError, SubscriptionError
 from headwater.federation.wire.library_requests import (
     FetchedEntry,
@@ -24,6 +24,7 @@ from headwater.federation.wire.library_requests import (
     pack_named,
 )
 from headwater.federation.wire.requests import Install, Installed, Wish
+from headwater.network import Budget
 from headwater.patterns import Pattern
 from headwater.security import Rule
 from headwater.services.library.catalogue import Shelf
@@ -248,6 +249,35 @@ def test_points_are_exact_while_events_are_published(make: Nodes) -> None:
             wanted.append((seq, passes, epoch))
     eventually(lambda: len(heard) >= len(wanted))
     assert heard == wanted
+
+
+def test_who_does_not_answer_or_refuses_is_told_of(make: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.federation.interests.requester.CHANGE_SECONDS", 0.3)
+    lab, east, desk = opened(make, "desk", network=Network(budget=Budget(each=60)))
+    slow = "{ double x = 0.0; for (int i = 0; i < 60; i = i + 1) { x = x + input.level; } return x > 30.0; }"
+    for text in ("level > 0.5", "level < 0.2", slow):
+        desk.library.publish("loud", text, on=CHANNEL)
+    heard = Log()
+    subscription = desk.channel(CHANNEL).subscribe(heard, "@loud/1", name="heard")
+    make.ready(desk)
+    released, install = threading.Event(), lab._engine.installer.install
+
+    def held(*question: Any) -> Any:
+        assert released.wait(GUARD)
+        return install(*question)
+
+    lab._engine.installer.install = held
+    [told] = desk.library.upgrade("@loud/2")
+    assert not told.acknowledged and told.points == {f"{CHANNEL}/east@lab": 0}
+    released.set()
+    settle(desk)
+    assert {row.what for row in lab.library.running(CHANNEL)} == {"@loud/2"}
+    [told] = desk.library.upgrade("@loud/3")
+    assert re.search(r"too costly|the source refuses it", told.refused[f"{CHANNEL}@lab"])
+    make.ready(desk)
+    for level in (0.4, 0.6):
+        east.publish(who="ann", level=level)
+    assert heard.wait(1)[0].level == 0.6 and subscription._asked[0].where.origin.version == 3
 
 
 def test_another_node_is_told_to_upgrade(make: Nodes) -> None:

@@ -139,7 +139,7 @@ class Node(LocalNode):
             self._policies.watch(self._patterns.rejudge)
             self._policies.watch(objects.rejudge)
             reach = LibraryNetwork(engine.context, engine.peers, engine.dialogue)
-            self._library = self.services.add(LibraryService(self, reach, engine.requester.taken_up))
+            self._library = self.services.add(LibraryService(self, reach, engine.requester))
             engine.installer.granting.named = engine.requester.named = self._library
             self._zones = self.services.add(
                 ZoneService(self, engine.context, engine.peers, engine.dialogue, engine.links)

@@ -497,6 +497,16 @@ class Requester:
         """Whether all nodes had taken up its last change when that took effect here: so that its points are exact."""
         return subscription not in self._untold
 
+    def refusals(self, subscription: Subscription) -> dict[str, str]:
+        """By channel and node: where the sources will not run what a subscription asks for, and what follows."""
+        found: dict[str, str] = {}
+        for (channel, _), attachment in list(subscription._attachments.items()):
+            for peer in self._peers.everyone():
+                placed = self._demands.placed(peer, channel.name, attachment.entry)
+                if placed is not None and (placed[0] == "refused" or "the source refuses it" in placed[1]):
+                    found[_place(channel, peer)] = ": ".join(placed)
+        return found
+
     def _taken_up(self, subscription: Subscription, everywhere: bool) -> None:
         if everywhere:
             self._untold.discard(subscription)
