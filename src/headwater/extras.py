@@ -16,6 +16,8 @@ from headwater.errors import MissingExtra
 EXTRAS: dict[str, tuple[str, ...]] = {
     "federation": ("zenoh", "cryptography"),
     "arrow": ("pyarrow",),
+    "mqtt": ("paho",),
+    "nats": ("nats",),
     "web": ("aiohttp",),
     "spark": ("pyspark",),
     "pandas": ("pandas",),

@@ -138,6 +138,7 @@ def test_after_a_break_nothing_is_missing_and_nothing_comes_twice() -> None:
                     assert welcome["resumed"]
                     assert [each["floor"] for each in await two.until(5)] == [3, 4, 5, 6, 7]
                     assert [number for _, number, _ in two.events] == [4, 5, 6, 7, 8]
+                await soon(lambda: made.report()["clients"] + made.report()["away"] == 0)
                 async with client(made, session=key) as (_, welcome):
                     assert not welcome["resumed"], "who says goodbye is gone"
                 async with client(made, session="x" * 64) as (_, welcome):

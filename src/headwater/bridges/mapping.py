@@ -7,7 +7,7 @@
                text:FIELD    one field, as text
                bytes:FIELD   one field, of bytes as they are
                record        Headwater's own form of the event
-    direction  in, out, or both: then what has come in is not sent out again by the same bridge
+    direction  in, out, or both. What has come in does not go out to where it would come in again
     where      an interest: only such events go out. It is judged at their sources
 
 A message that is no event is no event of anybody: `read` raises EncodeError, which says which field and why.

@@ -1,0 +1,240 @@
+"""What bridges to brokers have in common: one small interface, so that the next one is a file.
+
+A bridge is a service of a node, with mappings (`mapping.py`). It gives the connection, in whatever way its library has
+one; of each message that comes in it says `take(topic, payload)`, and of each event that goes out it is told `send`:
+
+    connect     begin to be connected, and stay so; what cannot ever be is raised
+    disconnect  end it
+    send        one message out, in the order of calls; call `done()` when the broker has it for certain
+    syntax      how its topics are written
+
+What comes in is acknowledged to the broker when `take` has returned: the event is published by then, and with a log it
+is on the disk. What goes out is a subscription; with a node that has a state it is durable, and an event counts as done
+when the broker has it. So nothing is lost, whoever is killed and started again; an event may come, or go, twice then.
+A message that is no event is counted, told on the channel `headwater.bridges`, and not taken again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from headwater.bridges.mapping import MAX_PAYLOAD, Translation
+from headwater.bridges.mapping import Mapping as TopicMapping
+from headwater.bridges.topics import TopicSyntax
+from headwater.channel.options.delivery import Reliable
+from headwater.channel.services import Service
+from headwater.errors import ClosedError, ConfigError, ConfigProblem, EncodeError, HeadwaterError, QueueFull
+from headwater.types import Event, timestamp
+
+if TYPE_CHECKING:
+    from headwater.channel.source import Source
+    from headwater.channel.subscription import Subscription
+    from headwater.federation.node import Node
+
+log = logging.getLogger("headwater.bridges")
+PROBLEMS = "headwater.bridges"
+WINDOW = 256  # messages on their way to the broker at a time
+SHOWN = 200  # characters of a topic, and of what is wrong
+
+
+class BridgeProblem(Event):
+    """A message that was no event, or an event that was no message."""
+
+    bridge: str
+    topic: str
+    why: str
+    at: timestamp
+
+
+class Outgoing:
+    """Events of one channel on their way out, in order: done up to the first that is not."""
+
+    def __init__(self, bridge: Bridge, translation: Translation) -> None:
+        self._bridge, self.translation = bridge, translation
+        self._lock = threading.Lock()
+        self._waiting: dict[str, deque[list[Any]]] = {}  # by source: what is to be acknowledged, and whether it is done
+        self.subscription: Subscription[Any] | None = None
+        self.echoes = False  # what goes out could come in again: then what has come in does not go out
+
+    def went(self, event: Any, about: Any) -> None:
+        """An event is to go out; the handler of its subscription. It waits while too many are on their way."""
+        bridge, entry = self._bridge, [about, False]
+        with self._lock:
+            self._waiting.setdefault(about.source, deque()).append(entry)
+        if self.echoes and about.source in bridge.own_sources:
+            self._done(entry, places=0)
+            return
+        try:
+            topic, payload = self.translation.write(event)
+        except EncodeError as error:
+            bridge.complain(self.translation.mapping.topic, error)
+            self._done(entry, places=0)
+            return
+        bridge.window.acquire()
+        bridge.counts["out"] += 1
+        key = f"{about.channel}:{about.source}:{about.seq}"
+        bridge.send(self.translation.mapping, topic, payload, key, lambda: self._done(entry, places=1))
+
+    def _done(self, entry: list[Any], *, places: int) -> None:
+        """The broker has it; any thread, any order, once."""
+        with self._lock:
+            if entry[1]:
+                return
+            entry[1] = True
+            line, last = self._waiting[entry[0].source], None
+            while line and line[0][1]:
+                last = line.popleft()[0]
+            if last is not None and self._bridge.durable:
+                with suppress(HeadwaterError):  # it is over: what was not acknowledged goes again
+                    last.acknowledge()
+        if places:
+            with suppress(ValueError):  # it is over, and all places are free
+                self._bridge.window.release()
+
+
+class Bridge(Service, ABC):
+    """A node's connection to a broker. What is different for each is at the end."""
+
+    syntax: TopicSyntax
+
+    def __init__(
+        self, node: Node, name: str, mappings: Iterable[TopicMapping], *, limit: int = MAX_PAYLOAD, window: int = WINDOW
+    ) -> None:
+        self.name, self._node, self._limit, self._window = name, node, limit, window
+        self.window = threading.BoundedSemaphore(window)
+        self.closing = threading.Event()
+        self.own_sources: set[str] = set()
+        self.counts = dict.fromkeys(("in", "out", "bad", "connected", "lost"), 0)
+        self.durable = node.state is not None
+        self._problems: Source[Any] | None = None
+        self._sources: dict[str, Source[Any]] = {}
+        self._incoming: list[Translation] = []
+        self._outgoing: list[Outgoing] = []
+        self.mappings = tuple(mappings)
+        self._translate()
+
+    def _translate(self) -> None:
+        """Check all mappings against the node's channels: ConfigError has everything that is wrong."""
+        problems: list[ConfigProblem] = []
+        if not self.mappings:
+            problems.append(ConfigProblem(f"bridge {self.name!r}", "one mapping at least", "none"))
+        for mapping in self.mappings:
+            if not self._node.has_channel(mapping.channel):
+                hint = "open it before the bridge: node.channel(name, type)"
+                place = f"mapping of {mapping.topic!r}: channel"
+                problems.append(ConfigProblem(place, "a channel that there is", mapping.channel, hint))
+                continue
+            try:
+                made = Translation(mapping, self.syntax, self._node.channel(mapping.channel).type)
+            except ConfigError as error:
+                problems += error.problems
+                continue
+            if mapping.comes_in:
+                self._incoming.append(made)
+            if mapping.goes_out:
+                self._outgoing.append(Outgoing(self, made))
+        if problems:
+            raise ConfigError(problems, f"bridge {self.name!r} cannot be like this")
+        for outgoing in self._outgoing:
+            outgoing.echoes = any(each.topic.overlaps(outgoing.translation.topic) for each in self._incoming)
+
+    # ── as a service ──
+
+    def start(self) -> None:
+        """Be connected, and subscribe to what goes out."""
+        self._problems = self._node.channel(PROBLEMS, BridgeProblem).source(f"{self._node.name}.{self.name}")
+        for translation in self._incoming:
+            channel = self._node.channel(translation.mapping.channel)
+            if channel.name not in self._sources:
+                self._sources[channel.name] = channel.source(f"bridge-{self.name}")
+                self.own_sources.add(f"bridge-{self.name}")
+        self.connect(self._incoming)
+        for number, outgoing in enumerate(self._outgoing):
+            mapping = outgoing.translation.mapping
+            delivery = Reliable(durable=True, acknowledge="manual") if self.durable else Reliable()
+            outgoing.subscription = self._node.channel(mapping.channel).subscribe(
+                outgoing.went,
+                mapping.where or None,
+                name=f"bridge-{self.name}-{number}",
+                delivery=delivery,
+                dispatch="pool",
+            )
+
+    def stop(self) -> None:
+        """Part with the broker; what it does not have goes out the next time, where the node has a state."""
+        self.closing.set()
+        with suppress(ValueError):
+            for _ in range(self._window):
+                self.window.release()  # whoever waits for a place finds that it is over
+        self.disconnect()
+
+    def report(self) -> Mapping[str, Any]:
+        """Counts, and whether it is connected."""
+        return {"is connected": self.is_connected, **self.counts}
+
+    # ── in ──
+
+    def take(self, topic: str, payload: bytes) -> None:
+        """A message: it is an event, or counted as none, when this returns. ClosedError if it could not be looked at
+        any more: then it must come again."""
+        for translation in self._incoming:
+            try:
+                if len(payload) > self._limit:
+                    raise EncodeError("", f"expected at most {self._limit:,} bytes, found {len(payload):,}")
+                event = translation.read(topic, payload)
+                if event is not None:
+                    self._publish(self._sources[translation.mapping.channel], event)
+                    self.counts["in"] += 1
+            except ClosedError:
+                raise
+            except (HeadwaterError, ValueError) as error:  # no event; or one that contradicts what its source states
+                self.complain(topic, error)
+
+    def _publish(self, source: Source[Any], event: Any) -> None:
+        """However long it takes: a full queue is the broker's to wait for."""
+        while not self.closing.is_set():
+            try:
+                source.publish(event)
+                return
+            except QueueFull:
+                continue
+        raise ClosedError(f"bridge {self.name!r} is closed")
+
+    def complain(self, topic: str, error: BaseException) -> None:
+        """Something cannot be said on the other side."""
+        self.counts["bad"] += 1
+        why = f"{type(error).__name__}: {error}"[:SHOWN]
+        log.warning("bridge %s: %s: %s", self.name, topic[:SHOWN], why)
+        if self._problems is not None:
+            with suppress(HeadwaterError):
+                self._problems.publish(BridgeProblem(self.name, topic[:SHOWN], why, datetime.now(UTC)))
+
+    # ── what each bridge does in its own way ──
+
+    @property
+    @abstractmethod
+    def is_connected(self) -> bool:
+        """Whether the broker is there at present."""
+
+    @abstractmethod
+    def connect(self, incoming: list[Translation]) -> None:
+        """Begin to be connected, and to hear these topics."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """End it; `closing` is set."""
+
+    @abstractmethod
+    def send(self, mapping: TopicMapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
+        """One message; it may wait for the connection. `key` is the same when the event goes again. `done` is called
+        when the broker has it. ClosedError if it is over."""
+
+
+__all__ = ["PROBLEMS", "WINDOW", "Bridge", "BridgeProblem"]

@@ -1,0 +1,235 @@
+"""NATS: subjects as channels, and back; core, which promises nothing, and JetStream, which keeps what it has.
+
+node.services.add(NatsBridge(node, "nats://127.0.0.1:4222", [Mapping("sensors.{room}", "building.sensors")],
+                             stream="BUILDING"))
+
+core       in: as it comes; what is published while the bridge is away is lost
+           out: done when the server has taken it from the connection
+JetStream  in: by a durable consumer of `stream`, acknowledged when the event is published; what was not is delivered
+           again, so that an event may be published twice
+           out: done when the stream has it, under an id made of the event's source and number: what goes again
+           after a restart is the same message, and a stream that remembers ids (two minutes unless said) has it once
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from headwater.bridges.contract import WINDOW, Bridge
+from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Translation
+from headwater.bridges.topics import NATS
+from headwater.errors import ClosedError, ConfigError, ConfigProblem
+from headwater.extras import require
+from headwater.threads import Supervised
+
+require("nats", "headwater.bridges.nats")
+
+import nats  # noqa: E402
+from nats.errors import Error as NatsError  # noqa: E402
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy  # noqa: E402
+
+if TYPE_CHECKING:
+    from headwater.federation.node import Node
+
+log = logging.getLogger("headwater.bridges")
+PAUSE_SECONDS = 1.0  # between attempts
+FETCHED = 64  # messages of a stream that are taken at a time
+WAIT_SECONDS = 5.0
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class NatsBridge(Bridge):
+    """Joins channels of a node to subjects of a NATS server. `stream` is the name of a JetStream stream that holds
+    all subjects of the mappings; without one they are those of core NATS. `options` are for `nats.connect`."""
+
+    syntax = NATS
+
+    def __init__(
+        self,
+        node: Node,
+        server: str | list[str],
+        mappings: Iterable[Mapping],
+        *,
+        name: str = "nats",
+        stream: str = "",
+        limit: int = MAX_PAYLOAD,
+        window: int = WINDOW,
+        **options: Any,
+    ) -> None:
+        super().__init__(node, name, mappings, limit=limit, window=window)
+        for each in ([server] if isinstance(server, str) else server) or [""]:
+            if not re.match(r"(nats|tls|ws|wss)://", str(each)):
+                raise ConfigError([ConfigProblem("NatsBridge: server", "nats://HOST:PORT", repr(each))])
+        if stream and not _NAME.fullmatch(stream):
+            raise ConfigError([ConfigProblem("NatsBridge: stream", "letters, digits, _ and -", repr(stream))])
+        self._server, self._stream, self._options = server, stream, options
+        self._topics: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Any = None
+        self._there = threading.Event()
+        self._thread = Supervised(self._run, f"headwater-{node.name}-{name}", node._crashes, again=self._goes_on)
+        # One for all that comes in: in the order of the server. Publishing may wait, and the loop must not.
+        self._taking = ThreadPoolExecutor(1, f"headwater-{node.name}-{name}-in")
+
+    # ── the connection ──
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server is there at present."""
+        return self._there.is_set() and not self.closing.is_set()
+
+    def _goes_on(self) -> bool:
+        return not self.closing.is_set()
+
+    def connect(self, incoming: list[Translation]) -> None:
+        """In a thread with a loop of its own."""
+        self._topics = [each.topic.pattern for each in incoming]
+        self._thread.start()
+
+    def disconnect(self) -> None:
+        """The consumer stays with its stream."""
+        self._there.set()  # who waits for it finds that it is over
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._over.set)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(10.0)
+        self._taking.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
+        asyncio.run(self._connected())
+
+    async def _connected(self) -> None:
+        """From the first attempt to connect until it is over."""
+        self._over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        while not self.closing.is_set():
+            try:
+                self._client = await nats.connect(
+                    self._server,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=PAUSE_SECONDS,
+                    disconnected_cb=self._lost,
+                    reconnected_cb=self._back,
+                    error_cb=self._wrong,
+                    **self._options,
+                )
+                break
+            except (TimeoutError, NatsError, OSError) as error:
+                log.warning("bridge %s: the server is not there (%s); trying again", self.name, error)
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), PAUSE_SECONDS)
+        if self.closing.is_set():
+            return
+        await self._back()
+        hearing = [asyncio.create_task(self._hear(number, topic)) for number, topic in enumerate(self._topics)]
+        await self._over.wait()
+        for task in hearing:
+            task.cancel()
+        await asyncio.gather(*hearing, return_exceptions=True)
+        with suppress(NatsError, OSError, asyncio.TimeoutError):
+            await self._client.close()
+
+    async def _lost(self) -> None:
+        if not self.closing.is_set():
+            self._there.clear()
+            self.counts["lost"] += 1
+
+    async def _back(self) -> None:
+        self.counts["connected"] += 1
+        self._there.set()
+
+    async def _wrong(self, error: Exception) -> None:
+        log.warning("bridge %s: %s: %s", self.name, type(error).__name__, error)
+
+    # ── in ──
+
+    async def _hear(self, number: int, topic: str) -> None:
+        """Messages of a topic, one after the other, for ever."""
+        if self._stream:
+            await self._consume(number, topic)
+            return
+        subscription = await self._client.subscribe(topic)
+        async for message in subscription.messages:
+            with suppress(ClosedError):
+                await self._took(message)
+
+    async def _consume(self, number: int, topic: str) -> None:
+        """What the stream has for this bridge's consumer, and what comes."""
+        stream = self._client.jetstream()
+        settings = ConsumerConfig(
+            durable_name=f"headwater-{self._node.name}-{self.name}-{number}".replace(".", "-"),
+            ack_policy=AckPolicy.EXPLICIT,
+            deliver_policy=DeliverPolicy.NEW,
+            filter_subject=topic,
+            max_ack_pending=FETCHED,
+        )
+        consumer: Any = None
+        while True:
+            try:
+                if consumer is None:
+                    consumer = await stream.pull_subscribe(
+                        topic, durable=settings.durable_name, stream=self._stream, config=settings
+                    )
+                for message in await consumer.fetch(FETCHED, timeout=WAIT_SECONDS):
+                    await self._took(message)
+                    await message.ack()
+            except ClosedError:
+                return  # what was not acknowledged comes again
+            except TimeoutError:
+                continue  # nothing has come
+            except (NatsError, OSError) as error:
+                if not isinstance(error, nats.errors.TimeoutError):
+                    log.warning("bridge %s: stream %s: %s; trying again", self.name, self._stream, error)
+                    await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _took(self, message: Any) -> None:
+        take = functools.partial(self.take, message.subject, bytes(message.data))
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._taking, take)
+        except ClosedError:
+            raise
+        except Exception as error:  # whatever is wrong with one message is that message's
+            self.complain(message.subject, error)
+
+    # ── out ──
+
+    def send(self, mapping: Mapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
+        """In the handler's thread: it waits for the connection, so that what cannot go stays where it is kept."""
+        self._there.wait()
+        loop = self._loop
+        if self.closing.is_set() or loop is None:
+            raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
+        with suppress(RuntimeError):  # it is over
+            asyncio.run_coroutine_threadsafe(self._sent(topic, payload, key, done), loop)
+
+    async def _sent(self, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
+        headers = {"Nats-Msg-Id": f"{self._node.name}:{self.name}:{key}"}
+        while not self.closing.is_set():
+            try:
+                if self._stream:
+                    await self._client.jetstream().publish(
+                        topic, payload, stream=self._stream, timeout=WAIT_SECONDS, headers=headers
+                    )
+                else:
+                    await self._client.publish(topic, payload)
+                    await self._client.flush()
+            except (TimeoutError, NatsError, OSError) as error:
+                if not self.closing.is_set():
+                    log.warning("bridge %s: %s: %s; trying again", self.name, topic, error)
+                    await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                done()
+                return
+
+
+__all__ = ["NatsBridge"]

@@ -1,0 +1,214 @@
+"""Channels and topics of a real MQTT broker: in and out, through kills of broker and bridge, with nothing lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from headwater import Event, Node, u32
+from headwater.bridges.mapping import Mapping
+from headwater.bridges.mqtt import MqttBridge
+from headwater.errors import ConfigError
+from headwater.testing import Recorder, eventually
+from tests.bridges.brokers import Broker
+
+GUARD = 60.0
+
+
+class Reading(Event):
+    room: str
+    number: u32
+
+
+IN = Mapping("sensors/{room}", "readings", payload="text:number")
+OUT = Mapping("screens/{room}", "readings", direction="out", where="number >= 10")
+
+
+class Device:
+    """A client of the broker that is no bridge, with a session that is kept."""
+
+    def __init__(self, broker: Broker, name: str, *topics: str) -> None:
+        self.heard: list[tuple[str, bytes, bool]] = []
+        self._there = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=False)
+        self._there.on_message = lambda client, data, message: self.heard.append(
+            (message.topic, bytes(message.payload), message.retain)
+        )
+        self._there.on_connect = lambda client, *_: [client.subscribe(topic, 1) for topic in topics]
+        self._there.reconnect_delay_set(1, 1)
+        self._there.connect_async("127.0.0.1", broker.mqtt_port)
+        self._there.loop_start()
+        eventually(self._there.is_connected, "the device is connected")
+
+    def say(self, topic: str, payload: bytes | str, qos: int = 1, retain: bool = False) -> Any:
+        return self._there.publish(topic, payload, qos, retain)
+
+    def close(self) -> None:
+        self._there.disconnect()
+        self._there.loop_stop()
+        self._there._reset_sockets(sockpair_only=True)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path) as made:
+        yield made
+
+
+def joined(node: Node, broker: Broker, *mappings: Mapping, **options: Any) -> MqttBridge:
+    made = node.services.add(MqttBridge(node, broker.mqtt, mappings, **options))
+    eventually(lambda: made.is_connected, "the bridge is connected", GUARD)
+    return made
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_messages_are_events_and_events_messages(broker: Broker, qos: int) -> None:
+    seen: Recorder[Reading] = Recorder()
+    with Node("hall") as node:
+        readings = node.channel("readings", Reading)
+        readings.subscribe(seen)
+        out = Mapping("screens/{room}", "readings", direction="out", where="number >= 10", qos=qos)
+        bridge = joined(node, broker, IN, out)
+        device = Device(broker, "device", "screens/#")
+        try:
+            device.say("sensors/lab", "7", qos)
+            device.say("sensors/hall", "11", qos)
+            assert seen.wait(2) == [Reading("lab", 7), Reading("hall", 11)]
+            source = readings.source()
+            for number in (9, 10, 12):
+                source.publish(Reading("lab", number))
+            eventually(lambda: len(device.heard) == 3)
+            # What has come in goes out, too: there it cannot come in again.
+            told = {(topic, json.loads(payload)["number"]) for topic, payload, _ in device.heard}
+            assert told == {("screens/hall", 11), ("screens/lab", 10), ("screens/lab", 12)}
+            assert bridge.report()["in"] == 2 and bridge.report()["bad"] == 0
+        finally:
+            device.close()
+
+
+def test_what_comes_in_by_a_mapping_of_both_directions_is_not_echoed(broker: Broker) -> None:
+    with Node("hall") as node:
+        readings = node.channel("readings", Reading)
+        seen: Recorder[Reading] = Recorder()
+        readings.subscribe(seen)
+        joined(node, broker, Mapping("rooms/{room}", "readings", direction="both"))
+        device = Device(broker, "device", "rooms/#")
+        try:
+            device.say("rooms/lab", '{"number": 1}')
+            seen.wait(1)
+            readings.source().publish(Reading("hall", 2))
+            eventually(lambda: len(device.heard) == 2)
+            seen.wait(2)
+            device.say("rooms/end", '{"number": 3}')
+            eventually(lambda: len(device.heard) == 3)
+            assert [topic for topic, *_ in device.heard] == ["rooms/lab", "rooms/hall", "rooms/end"]
+        finally:
+            device.close()
+
+
+def test_messages_that_are_no_events_are_counted_told_and_in_nobodys_way(broker: Broker) -> None:
+    with Node("hall") as node:
+        seen: Recorder[Reading] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        bridge = joined(node, broker, IN, limit=1000)
+        problems: Recorder[Any] = Recorder()
+        node.channel("headwater.bridges").subscribe(problems)
+        device = Device(broker, "device")
+        try:
+            for payload in ("many", "-1", b"\xff\xfe", "", "1e400", b"7" * 2000, "[1]"):
+                device.say("sensors/lab", payload)
+            device.say("sensors/lab/deeper", "7")  # no topic of the mapping
+            device.say("sensors/lab", "7")
+            assert seen.wait(1) == [Reading("lab", 7)]
+            assert len(problems.wait(7)) == 7 and bridge.report()["bad"] == 7
+            assert {each.topic for each in problems.events} == {"sensors/lab"}
+        finally:
+            device.close()
+
+
+def test_retained_messages(broker: Broker) -> None:
+    device = Device(broker, "device", "screens/#")
+    try:
+        device.say("sensors/lab", "7", 1, retain=True).wait_for_publish(GUARD)
+        with Node("hall") as node:
+            seen: Recorder[Reading] = Recorder()
+            readings = node.channel("readings", Reading)
+            readings.subscribe(seen)
+            joined(node, broker, IN, Mapping("screens/{room}", "readings", direction="out", retain=True))
+            assert seen.wait(1) == [Reading("lab", 7)]
+            readings.source().publish(Reading("hall", 1))
+            eventually(lambda: len(device.heard) >= 1)
+        late = Device(broker, "late", "screens/#")
+        try:
+            eventually(lambda: ("screens/hall", b'{"number":1}', True) in late.heard)
+        finally:
+            late.close()
+    finally:
+        device.close()
+
+
+def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(broker: Broker, tmp_path: Path) -> None:
+    """Numbers in and out, while each side goes away in turn; each arrives, some perhaps twice."""
+    device = Device(broker, "device", "screens/#")
+    came: list[int] = []
+    said, published = iter(range(10_000)), iter(range(10_000))
+
+    def speak(count: int) -> None:
+        for _ in range(count):
+            device.say("sensors/lab", str(next(said)))
+
+    def node() -> Node:
+        made = Node("hall", state=tmp_path / "state", log=tmp_path / "log")
+        made.channel("readings", Reading).subscribe(lambda event: came.append(event.number))
+        made.channel("shown", Reading)
+        return made
+
+    out = Mapping("screens/{room}", "shown", direction="out", payload="text:number")
+    try:
+        with node() as first:
+            bridge = joined(first, broker, IN, out)
+            source = first.channel("shown").source("screen")
+            speak(20)
+            for _ in range(20):
+                source.publish(Reading("lab", next(published)))
+            eventually(lambda: bridge.report()["in"] == 20)
+            broker.kill()
+            speak(20)  # the device keeps these itself
+            for _ in range(20):
+                source.publish(Reading("lab", next(published)))
+            broker.start()
+            eventually(lambda: len(set(came)) == 40, "all has come in after a kill of the broker", GUARD)
+            eventually(lambda: len({each[1] for each in device.heard}) == 40, "all has gone out", GUARD)
+            for _ in range(10):  # some of these are on their way when the bridge goes
+                source.publish(Reading("lab", next(published)))
+        speak(20)  # the broker keeps these for the bridge
+        with node() as second:
+            joined(second, broker, IN, out)
+            source = second.channel("shown").source("screen")
+            for _ in range(10):
+                source.publish(Reading("lab", next(published)))
+            eventually(lambda: len(set(came)) == 60, "all has come in after a restart of the bridge", GUARD)
+            eventually(lambda: len({each[1] for each in device.heard}) == 60, "all has gone out", GUARD)
+    finally:
+        device.close()
+    assert sorted(set(came)) == list(range(60))
+    assert sorted({int(each[1]) for each in device.heard}) == list(range(60))
+
+
+def test_bridges_that_cannot_be(broker: Broker) -> None:
+    with Node("hall") as node:
+        node.channel("readings", Reading)
+        for address, mappings, options, said in (
+            ("1883", [IN], {}, "HOST:PORT"),
+            (broker.mqtt, [IN], {"version": "4"}, "'3.1.1' or '5'"),
+            (broker.mqtt, [], {}, "one mapping at least"),
+            (broker.mqtt, [Mapping("a", "nowhere")], {}, "a channel that there is"),
+            (broker.mqtt, [Mapping("a/{flor}", "readings")], {}, "fields of Reading"),
+        ):
+            with pytest.raises(ConfigError, match=said):
+                MqttBridge(node, address, mappings, **options)  # type: ignore[arg-type]

@@ -1,0 +1,189 @@
+"""Channels and subjects of a real NATS server: core, and JetStream through kills of server and bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from headwater import Event, Node, u32
+from headwater.bridges.mapping import Mapping
+from headwater.bridges.nats import NatsBridge
+from headwater.errors import ConfigError
+from headwater.testing import Recorder, eventually
+from tests.bridges.brokers import Broker
+
+GUARD = 60.0
+
+
+class Reading(Event):
+    room: str
+    number: u32
+
+
+IN = Mapping("sensors.{room}", "readings", payload="text:number")
+OUT = Mapping("screens.{room}", "shown", direction="out", payload="text:number")
+
+
+class Device:
+    """A client of the server that is no bridge, with a loop of its own."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.heard: list[tuple[str, bytes]] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._client = self.run(nats.connect(broker.nats, max_reconnect_attempts=-1, reconnect_time_wait=0.2))
+        self.stream = self._client.jetstream()
+
+    def run(self, what: Any) -> Any:
+        made: Future[Any] = asyncio.run_coroutine_threadsafe(what, self._loop)
+        return made.result(GUARD)
+
+    def listen(self, subject: str) -> None:
+        async def came(message: Any) -> None:
+            self.heard.append((message.subject, bytes(message.data)))
+
+        self.run(self._client.subscribe(subject, cb=came))
+        self.run(self._client.flush())
+
+    def say(self, subject: str, payload: bytes | str) -> None:
+        self.run(self._client.publish(subject, payload.encode() if isinstance(payload, str) else payload))
+        self.run(self._client.flush())
+
+    def keep(self, subject: str, payload: str) -> None:
+        """In the stream, once it is there again."""
+
+        async def kept() -> None:
+            while True:
+                try:
+                    await self.stream.publish(subject, payload.encode(), timeout=2)
+                    return
+                except (TimeoutError, nats.errors.Error, OSError):
+                    continue
+
+        self.run(kept())
+
+    def kept(self) -> list[int]:
+        """All that the stream has on the screens."""
+
+        async def read() -> list[int]:
+            found = await self.stream.pull_subscribe("screens.>", stream="BUILDING")
+            numbers: list[int] = []
+            while True:
+                try:
+                    numbers += [int(each.data) for each in await found.fetch(100, timeout=0.5)]
+                except (TimeoutError, nats.errors.TimeoutError):
+                    return numbers
+
+        found: list[int] = self.run(read())
+        return found
+
+    def close(self) -> None:
+        self.run(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def device(broker: Broker) -> Iterator[Device]:
+    made = Device(broker)
+    yield made
+    made.close()
+
+
+def joined(node: Node, broker: Broker, *mappings: Mapping, **options: Any) -> NatsBridge:
+    made = node.services.add(NatsBridge(node, broker.nats, mappings, **options))
+    eventually(lambda: made.is_connected, "the bridge is connected", GUARD)
+    return made
+
+
+def test_messages_are_events_and_events_messages(broker: Broker, device: Device) -> None:
+    with Node("hall") as node:
+        seen: Recorder[Reading] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        shown = node.channel("shown", Reading).source()
+        bridge = joined(node, broker, IN, OUT)
+        device.listen("screens.>")
+        while not seen.events:  # core NATS keeps nothing for who is about to subscribe
+            device.say("sensors.lab", "7")
+        assert seen.events[0] == Reading("lab", 7)
+        for payload in ("many", b"\xff", "-1"):
+            device.say("sensors.lab", payload)
+        eventually(lambda: bridge.report()["bad"] == 3)
+        shown.publish(Reading("lab", 10))
+        shown.publish(Reading("no room", 10))  # no segment of a subject
+        shown.publish(Reading("hall", 11))
+        eventually(lambda: device.heard == [("screens.lab", b"10"), ("screens.hall", b"11")])
+        assert bridge.report()["bad"] == 4
+
+
+def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path: Path) -> None:
+    """Numbers in and out, while server and bridge go away in turn; each arrives, some perhaps twice."""
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>", "screens.>"]))
+    came: list[int] = []
+    said, published = iter(range(1000)), iter(range(1000))
+
+    def node() -> Node:
+        made = Node("hall", state=tmp_path / "state", log=tmp_path / "log")
+        made.channel("readings", Reading).subscribe(lambda event: came.append(event.number))
+        made.channel("shown", Reading)
+        return made
+
+    def speak(count: int) -> None:
+        for _ in range(count):
+            device.keep("sensors.lab", str(next(said)))
+
+    with node() as first:
+        bridge = joined(first, broker, IN, OUT, stream="BUILDING")
+        source = first.channel("shown").source("screen")
+        eventually(lambda: _consumers(device) == 1)
+        speak(10)
+        for _ in range(10):
+            source.publish(Reading("lab", next(published)))
+        eventually(lambda: bridge.report()["in"] == 10)
+        broker.kill()
+        for _ in range(10):
+            source.publish(Reading("lab", next(published)))
+        broker.start()
+        speak(10)
+        eventually(lambda: len(set(came)) == 20, "all has come in after a kill of the server", GUARD)
+    speak(10)
+    with node() as second:
+        joined(second, broker, IN, OUT, stream="BUILDING")
+        source = second.channel("shown").source("screen")
+        for _ in range(10):
+            source.publish(Reading("lab", next(published)))
+        eventually(lambda: len(set(came)) == 30, "all has come in after a restart of the bridge", GUARD)
+        eventually(lambda: sorted(device.kept()) == list(range(30)), "all has gone out, each once", GUARD)
+    assert sorted(set(came)) == list(range(30))
+
+
+def _consumers(device: Device) -> int:
+    found = device.run(device.stream.stream_info("BUILDING"))
+    return int(found.state.consumer_count)
+
+
+def test_bridges_that_cannot_be(broker: Broker) -> None:
+    with Node("hall") as node:
+        node.channel("readings", Reading)
+        for server, mappings, options, said in (
+            ("127.0.0.1:4222", [IN], {}, "nats://HOST:PORT"),
+            (broker.nats, [IN], {"stream": "a.b"}, "letters, digits"),
+            (broker.nats, [Mapping("a..b", "readings")], {}, "as NATS has them"),
+        ):
+            with pytest.raises(ConfigError, match=said):
+                NatsBridge(node, server, mappings, **options)  # type: ignore[arg-type]
