@@ -8,7 +8,7 @@ import io
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -294,10 +294,12 @@ def test_too_many_messages_and_too_many_connections() -> None:
             limits = WebLimits(rate=1.0, burst=5, connections=3)
             async with bridge(node, limits=limits) as made:
                 async with client(made) as (one, _):
-                    for _ in range(8):
-                        await one.say(op="cancel", id=1)
-                    found = await one.socket.receive()
-                    assert found.type == aiohttp.WSMsgType.CLOSE and "too many" in str(found.extra)
+                    with suppress(aiohttp.ClientError, ConnectionError):  # it is parted with before the last of them
+                        for _ in range(8):
+                            await one.say(op="cancel", id=1)
+                    while not one.socket.closed:
+                        await one.socket.receive()
+                    assert one.socket.close_code == 1008
                 await soon(lambda: made.report()["clients"] == 0)
                 host, port = made.endpoint.removeprefix("http://").split(":")
                 idle = [socket.create_connection((host, int(port))) for _ in range(6)]
