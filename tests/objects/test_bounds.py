@@ -175,3 +175,24 @@ def test_a_state_that_is_older_than_its_log_goes_on_behind_it(tmp_path: Path, ca
         rows = [row for batch in LogFiles(tmp_path / "log").read(channel) for row in batch.to_pylist()]
         assert [row[field] for row in rows] == [*range(9), 20, 21, 22, 3, 4]
         assert [row["event_seq"] for row in rows] == list(range(1, 15))
+
+
+def test_what_has_not_left_becomes_an_event_of_the_channels_new_type(tmp_path: Path) -> None:
+    """A notification of other values under the same name: those of before are not lost, and hold nobody up."""
+    with opened(tmp_path) as node:
+        first = node.channel("c.one", "v: i64, w: text")
+        node.objects.submit(Transaction((Raise("", "c.one", {"v": 1, "w": "a"}),)))
+        assert node.objects.engine.outbox.wait(60.0)
+        node.state._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
+        copy = (tmp_path / "state").read_bytes()  # in which it is not written that it has left
+        assert first.type is not None
+    (tmp_path / "state").write_bytes(copy)
+    heard: Recorder[Any] = Recorder()
+    with Node("plant", state=tmp_path / "state") as node:
+        channel = node.channel("c.one", "v: i64, w: f64, more: i32, maybe: text?")
+        channel.subscribe(heard)
+        engine = node.objects.engine
+        engine.queue.between(lambda execute: engine.outbox.retype(execute, "c.one", channel.type))  # type: ignore[arg-type]
+        node.objects.submit(Transaction((Raise("", "c.one", {"v": 2, "w": 1.5, "more": 3}),)))
+        found = [(each.v, each.w, each.more, each.maybe) for each in heard.wait(2)]
+        assert found == [(1, 0.0, 0, None), (2, 1.5, 3, None)]

@@ -60,5 +60,6 @@ def test_an_earlier_state_opens_and_goes_on(dump: Path, tmp_path: Path) -> None:
         assert node.objects["tank.level"] == 9.0
         rows = dict(node.objects.engine._tables.read("SELECT ticket, caller FROM outcomes"))
         assert rows == {b"t" * 16: "", b"q" * 16: "desk.abc", b"n" * 16: "desk.abc"}
+        assert not node.objects.report()["unsent"]
         past = node.objects.history("Tank", "tank").to_pylist()
         assert [each["new"]["level"] for each in past] == [1.0, 6.0, 1.0, 7.0, 3.0, 9.0]  # what had not left then, too

@@ -16,13 +16,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headwater.errors import ClosedError, HeadwaterError
+from headwater.errors import ClosedError, EncodeError, HeadwaterError
 from headwater.objects import tables
 from headwater.objects.object_types import CHANNEL, packed, unpacked
 from headwater.objects.reactions import Leaving, Notice, Outlets
 from headwater.threads import Crashes, Supervised
+from headwater.types.model import Field, Scalar
 
 if TYPE_CHECKING:
     from headwater.store.migrations import Execute
@@ -107,6 +108,7 @@ class Outbox:
         """A channel that nothing has left on, or that is of another type now."""
         form, known = packed(notice.type), self._channels.get(notice.channel)
         if known is not None:
+            self._convert(execute, known, notice.type)
             tables.replace_channel(execute, known.number, form)
             known.type, known.opened = notice.type, False
             return known
@@ -114,6 +116,27 @@ class Outbox:
         made = self._channels[notice.channel] = LeavingChannel(number, notice.channel, notice.type, 0, 0)
         self._new.append(notice.channel)
         return made
+
+    def _convert(self, execute: Execute, channel: LeavingChannel, type: EventType) -> None:
+        """What has not left yet becomes an event of the channel's new type, under its number: what it does not have is
+        missing, or 0. Else it would never leave, and nothing behind it."""
+        before, fields = channel.type, type.record.fields
+        same = {each.name for each in fields if each.name in before.record.by_name
+                and before.record.by_name[each.name].type == each.type}  # fmt: skip
+        for seq, record in tables.all_leaving(execute, channel.number, channel.sent):
+            raw = before.decode_raw(record)
+            made = {each.name: raw[each.name] if each.name in same else _absent(each) for each in fields}
+            try:
+                tables.replace_leaving(execute, channel.number, seq, type.encode(made))
+            except EncodeError as error:
+                log.error("objects: %s: event %d is of another type, and never leaves: %s", channel.name, seq, error)
+                tables.replace_leaving(execute, channel.number, seq, None)
+
+    def retype(self, execute: Execute, channel: str, type: EventType) -> None:
+        """Before anything is sent: what leaves on a channel is of another type than in the life before."""
+        known = self._channels.get(channel)
+        if known is not None and known.type != type:
+            self._open(execute, Notice(channel, type, b""))
 
     def _align(self, execute: Execute, channel: LeavingChannel) -> None:
         """The next number is behind all that the outlet has had, whatever the state knows of that; in the transaction
@@ -346,6 +369,13 @@ class Outbox:
             "older": {name: {"known": known, "found": found} for name, (known, found) in list(self._older.items())},
             "unsent": dict(self._trouble),
         }
+
+
+def _absent(field: Field) -> Any:
+    """The raw form of a field that an earlier type did not have."""
+    if field.optional:
+        return None
+    return 0 if isinstance(field.type, Scalar) and field.type.is_number else ""
 
 
 __all__ = ["HELD", "RETRY_SECONDS", "SENT_EVERY", "LeavingChannel", "Outbox"]

@@ -254,6 +254,20 @@ def leaving_after(tables: RoomTables, channel: int, seq: int) -> list[tuple[int,
     return list(tables.read(statement, (channel, seq, PAGE)))
 
 
+def all_leaving(execute: Execute, channel: int, seq: int) -> list[tuple[int, bytes]]:
+    """All that leaves there after a number."""
+    statement = "SELECT seq, record FROM leaving WHERE channel = ? AND seq > ? ORDER BY seq"
+    return list(execute(statement, (channel, seq)))
+
+
+def replace_leaving(execute: Execute, channel: int, seq: int, record: bytes | None) -> None:
+    """Another record under its number; None: nothing leaves under it."""
+    if record is None:
+        execute("DELETE FROM leaving WHERE channel = ? AND seq = ?", (channel, seq))
+    else:
+        execute("UPDATE leaving SET record = ? WHERE channel = ? AND seq = ?", (record, channel, seq))
+
+
 def sent(execute: Execute, channel: int, seq: int) -> None:
     """Everything up to this number was sent, and need not be kept."""
     execute("UPDATE leaving_channels SET sent = ? WHERE id = ?", (seq, channel))
