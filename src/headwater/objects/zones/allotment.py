@@ -18,6 +18,8 @@ from headwater.objects.zones.ranges import Anything, Area, Range, hull
 
 ROOM_FOR_ONE = 2.0  # steps to every side of a zone that is worth a message, where one owner needs one
 ROOM_FOR_ALL = 4.0  # where all do: it ends when the first of them leaves
+FIRST = 2  # messages of each owner that zones may cost before they have saved any
+OVERHEAD = 0.03  # of what the simple scheme would have sent, that zones may cost though they save nothing
 FIRST_ASKED = 2  # owners, for room; twice as many each time that it was not enough
 
 
@@ -28,6 +30,21 @@ class Plan(NamedTuple):
     questions: Sequence[Peer] = ()
 
 
+class Ledger:
+    """What zones have saved and cost since this life began. Near to where the outcome changes they save nothing, and
+    cost a message each: there they are tried as often as what they have saved before allows, or now and then."""
+
+    def __init__(self, owners: int) -> None:
+        self._owners = owners
+        self.changes = self.reports = 0  # of owners, as far as they have told of them; and reports that came
+        self.spent = 0  # zones, and questions with their answers, that would not have been without zones
+
+    @property
+    def allowance(self) -> int:
+        """Messages that zones may cost now."""
+        return FIRST * self._owners + self.changes - self.reports + int(OVERHEAD * self.changes) - self.spent
+
+
 class Allotment:
     """Shares the room of a condition among its owners."""
 
@@ -36,21 +53,25 @@ class Allotment:
         self._peers = peers
         self._hints: dict[Side, float] = {}
         self._batch = FIRST_ASKED
+        self.ledger = Ledger(len(peers))
 
-    def plan(self, now: int, retry: int, allowance: int) -> Plan:
-        """What is best to do for those who report everything, if there are any, with so many messages at most."""
+    def plan(self, now: int, retry: int) -> Plan:
+        """What is best to do for those who report everything, if there are any, and as far as it pays."""
         if any(peer.asked is not None and now - peer.asked.at <= retry for peer in self._peers):
             return Plan()
         wanting = [peer for peer in self._peers if _wants(peer, now, retry)]
+        allowance = self.ledger.allowance
         if not wanting or allowance < len(wanting):
             return Plan()
         zones = self._zones(wanting)
         if zones is not None:
             self._batch = FIRST_ASKED
+            self.ledger.spent += len(zones)
             return Plan(zones=zones)
         others = sorted((p for p in self._peers if _has_room(p) and p not in wanting), key=lambda p: p.sent_at)
         asked = others[: min(self._batch, allowance // 3)]  # a question, its answer, and the zone that follows
         self._batch = 2 * self._batch
+        self.ledger.spent += 2 * len(asked)
         return Plan(questions=asked)
 
     def _zones(self, wanting: Sequence[Peer]) -> list[tuple[Peer, Area]] | None:

@@ -18,12 +18,10 @@ import msgspec
 from headwater.objects.zones.allotment import Allotment
 from headwater.objects.zones.conditions import Condition, Verdict
 from headwater.objects.zones.examination import Examination, Stretch
-from headwater.objects.zones.messages import Alive, Effects, Fired, FromOwner, Known, Unknown
+from headwater.objects.zones.messages import Alive, Effects, Fired, FromOwner, Known, Report, Unknown
 from headwater.objects.zones.peer import Peer
 
 SECOND = 1_000_000_000
-OVERHEAD = 1.03  # messages for each change, at most, that zones lead to
-FIRST = 3  # messages of each owner that zones may cost before they have saved any
 LEASE_PARTS = 8  # how exactly it is known since when something waits
 When = Literal["becomes", "each"]
 
@@ -151,6 +149,8 @@ class Coordinator:
             self.counts.heartbeats += 1
         else:
             self.counts.received += 1
+        if isinstance(message, Report) and self._allotment is not None:
+            self._allotment.ledger.reports += 1
         news = peer.received(message, self._term, now)
         if news is not None:
             self._examination.revisit(news)
@@ -209,6 +209,8 @@ class Coordinator:
             for doubt in self._examination.doubts(self.decided, self._holds):
                 doubtful = True
                 for peer in doubt.peers:
+                    if self._allotment is not None and not peer.reporting and peer.asked is None:
+                        self._allotment.ledger.spent += 2  # it is asked because it is silent
                     self._ask(peer, doubt.time, doubt.time, now, effects)
         if not doubtful:
             self._allot(now, effects)
@@ -282,7 +284,7 @@ class Coordinator:
         """New zones to who reports everything, if there is room; else others are asked how much they need of theirs."""
         if self._allotment is None:
             return
-        plan = self._allotment.plan(now, self.terms.retry, self._allowance())
+        plan = self._allotment.plan(now, self.terms.retry)
         for peer, area in plan.zones:
             effects.messages.append((peer.name, peer.give(self._term, area, now)))
             self.counts.sent += 1
@@ -290,13 +292,9 @@ class Coordinator:
         for peer in plan.questions:
             self._ask(peer, peer.heard + 1, peer.heard, now, effects)
 
-    def _allowance(self) -> int:
-        """Messages that zones may cost now. What they have saved so far pays for them; where that is nothing, as near
-        to where the outcome changes, a small part of what the simple scheme would have sent."""
-        paid = int(OVERHEAD * self.counts.changes) + FIRST * len(self._peers)
-        return paid - self.counts.messages
-
     def _changes(self, peer: Peer) -> None:
         before = self._counted.get(peer.name, 0)
         self.counts.changes += max(0, peer.moves.changes - before)
+        if self._allotment is not None:
+            self._allotment.ledger.changes += max(0, peer.moves.changes - before)
         self._counted[peer.name] = peer.moves.changes
