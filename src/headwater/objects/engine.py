@@ -83,8 +83,8 @@ class ObjectEngine:
             self.methods = Methods(tables.methods_of(execute))
             self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
             last, shares = tables.last_queued(execute), Line(tables.queued_of(execute))
-            for name, each in self.types.items():
-                self.outbox.retype(execute, CHANNEL + name, each.change)
+            for declared in self.types.values():
+                self.outbox.retype(execute, declared.channel, declared.change)
         self._world = World(self.types, execute)
         self.triggers = Triggers(node, self._type_named, channel_type, self.methods)
         for observer in observers:
