@@ -273,11 +273,12 @@ def test_who_does_not_answer_or_refuses_is_told_of(make: Nodes, monkeypatch: pyt
     settle(desk)
     assert {row.what for row in lab.library.running(CHANNEL)} == {"@loud/2"}
     [told] = desk.library.upgrade("@loud/3")
-    assert re.search(r"too costly|the source refuses it", told.refused[f"{CHANNEL}@lab"])
+    assert "refused, and so nothing was changed: t.door@lab: too costly" in told.error and not told.points
+    assert subscription._asked[0].where.origin.version == 2 and subscription.epoch == 2
     make.ready(desk)
-    for level in (0.4, 0.6):
+    for level in (0.6, 0.1):
         east.publish(who="ann", level=level)
-    assert heard.wait(1)[0].level == 0.6 and subscription._asked[0].where.origin.version == 3
+    assert heard.wait(1)[0].level == 0.1 and not subscription.refused
 
 
 def test_another_node_is_told_to_upgrade(make: Nodes) -> None:

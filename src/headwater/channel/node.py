@@ -691,6 +691,11 @@ class Node:
             subscription.warnings = remarks_on(subscription._attachments.values()) + others
         return {source: point for each in after for source, point in each.points.values()}
 
+    def _change_if_agreed(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
+        """As `_change`; if another node that runs the old interest refuses the new one, FederationError, and nothing is
+        changed."""
+        return self._change(subscription, part, **what)
+
     async def _achange(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
         """The same for a coroutine. Once it has begun it is done, also if who awaits it is cancelled."""
         return await in_thread(partial(Node._change, self, subscription, part, **what), stop=nothing)

@@ -139,7 +139,7 @@ class Node(LocalNode):
             self._policies.watch(self._patterns.rejudge)
             self._policies.watch(objects.rejudge)
             reach = LibraryNetwork(engine.context, engine.peers, engine.dialogue)
-            self._library = self.services.add(LibraryService(self, reach, engine.requester))
+            self._library = self.services.add(LibraryService(self, reach, engine.requester.taken_up))
             engine.installer.granting.named = engine.requester.named = self._library
             self._zones = self.services.add(
                 ZoneService(self, engine.context, engine.peers, engine.dialogue, engine.links)
@@ -235,6 +235,12 @@ class Node(LocalNode):
         if self._engine is None or not any(self._remote(channel) for channel, _ in subscription._attachments):
             return super()._change(subscription, part, **what)
         with self._engine.requester.changing(subscription, part, **what):
+            return super()._change(subscription, part, **what)
+
+    def _change_if_agreed(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
+        if self._engine is None or not any(self._remote(channel) for channel, _ in subscription._attachments):
+            return super()._change(subscription, part, **what)
+        with self._engine.requester.changing(subscription, part, agreed=True, **what):
             return super()._change(subscription, part, **what)
 
     async def _achange(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:

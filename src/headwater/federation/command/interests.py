@@ -280,10 +280,8 @@ def _upgrade(args: argparse.Namespace, joining: Joins) -> int:
 
 def _became(upgraded: Upgraded) -> tuple[dict[str, int], str]:
     if upgraded.error:
-        return {}, upgraded.error
-    said = "acknowledged" if upgraded.acknowledged else "not acknowledged by all nodes in time"
-    refused = "".join(f"; refused at {place}: {why}" for place, why in upgraded.refused.items())
-    return upgraded.points, _line(said + refused)
+        return {}, _line(upgraded.error)
+    return upgraded.points, "acknowledged" if upgraded.acknowledged else "not acknowledged by all nodes in time"
 
 
 def _withdraw(args: argparse.Namespace, joining: Joins) -> int:

@@ -454,13 +454,17 @@ class Requester:
     # ── changing what is wanted ──
 
     @contextmanager
-    def changing(self, subscription: Subscription, part: int, **what: Any) -> Iterator[None]:
+    def changing(self, subscription: Subscription, part: int, *, agreed: bool = False, **what: Any) -> Iterator[None]:
         """Other nodes learn the new interest first, beside the old one, and all from before that has come; meanwhile
         the caller puts it in the place of the old one. So at each source there is a point before which events are
-        judged by the old interest, at both ends, and after which by the new."""
+        judged by the old interest, at both ends, and after which by the new. `agreed`: if a node that runs the old one
+        refuses the new, FederationError, and all is as it was."""
         ahead = self._announce(subscription, part, **what)
         try:
-            self._taken_up(subscription, self._context.scheduler.until(self._in_force(ahead), CHANGE_SECONDS))
+            everywhere = self._context.scheduler.until(self._in_force(ahead), CHANGE_SECONDS)
+            if agreed:
+                self._must_agree(subscription, ahead)
+            self._taken_up(subscription, everywhere)
             yield
         finally:
             self._put_back(ahead)
@@ -497,14 +501,24 @@ class Requester:
         """Whether all nodes had taken up its last change when that took effect here: so that its points are exact."""
         return subscription not in self._untold
 
-    def refusals(self, subscription: Subscription) -> dict[str, str]:
-        """By channel and node: where the sources will not run what a subscription asks for, and what follows."""
+    def _must_agree(self, subscription: Subscription, ahead: list[tuple[Channel, Entry]]) -> None:
+        """Raise if what is to come is refused where what there is is not: nothing would be heard from there."""
+        before = [(channel, attachment.entry) for (channel, _), attachment in list(subscription._attachments.items())]
+        old = self._refused(before)
+        refused = {place: why for place, why in self._refused(ahead).items() if place not in old}
+        if refused:
+            told = "; ".join(f"{place}: {why}" for place, why in refused.items())
+            raise FederationError(f"refused, and so nothing was changed: {told}")
+
+    def _refused(self, entries: list[tuple[Channel, Entry]]) -> dict[str, str]:
+        """By channel and node: where interests are refused and do not run here instead, and why."""
         found: dict[str, str] = {}
-        for (channel, _), attachment in list(subscription._attachments.items()):
+        for channel, entry in entries:
             for peer in self._peers.everyone():
-                placed = self._demands.placed(peer, channel.name, attachment.entry)
-                if placed is not None and (placed[0] == "refused" or "the source refuses it" in placed[1]):
-                    found[_place(channel, peer)] = ": ".join(placed)
+                asked = peer.asked.get(channel.name)
+                why = None if asked is None else asked.refused.get(self._demands.number(entry) or -1)
+                if why is not None and self._demands.runs_at(peer, channel.name, entry):
+                    found[_place(channel, peer)] = why
         return found
 
     def _taken_up(self, subscription: Subscription, everywhere: bool) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from headwater.federation.library.finding import Finder
 from headwater.federation.library.running import Running
 from headwater.federation.library.serving import LibraryServer, row_of
 from headwater.federation.library.signing import NodeSignature
-from headwater.federation.library.upgrading import Asking, Upgraded, Upgrader
+from headwater.federation.library.upgrading import Upgraded, Upgrader
 from headwater.federation.wire.library_requests import (
     EntryRow,
     ListEntries,
@@ -49,6 +49,7 @@ from headwater.services.library.trigger_form import TriggerForm
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
+    from headwater.channel.subscription import Subscription
 
 UPGRADE_SECONDS = 60.0  # for which other nodes may take to change all their subscriptions
 POLL_SECONDS = 0.1
@@ -58,7 +59,7 @@ MOST_PAGES = 1_000  # of a list
 class Library:
     """Of one node; threads may share it. Made by `node.library`."""
 
-    def __init__(self, node: Node, network: Network | None, asking: Asking | None) -> None:
+    def __init__(self, node: Node, network: Network | None, taken_up: Callable[[Subscription], bool]) -> None:
         context = None if network is None else network.context
         self._node, self._network = node, network
         kept = None if node.state is None else LibraryTables(node.state)
@@ -70,7 +71,7 @@ class Library:
         self.finder = Finder(network, self.catalogue, self._signature)
         self.server = None if context is None else LibraryServer(context, self.catalogue, self._signature)
         self.listing = Running(node, context, None if network is None else network.peers)
-        self.upgrader = Upgrader(node, context, asking)
+        self.upgrader = Upgrader(node, context, taken_up)
 
     # ── publishing ──
 
@@ -233,10 +234,7 @@ class Library:
             self._network.context.scheduler.until(lambda: self._node.closed, POLL_SECONDS)
         if said.error:
             raise LibraryError(f"node {node}: {said.error}")
-        return [
-            Upgraded(row.subscription, row.before, row.points, row.acknowledged, row.error, row.refused)
-            for row in said.rows
-        ]
+        return [Upgraded(row.subscription, row.before, row.points, row.acknowledged, row.error) for row in said.rows]
 
     def _ask(self, node: str, request: Any) -> Any:
         if self._network is None:

@@ -16,8 +16,8 @@ from headwater.federation.wire.requests import Accepted
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
+    from headwater.channel.subscription import Subscription
     from headwater.federation.library.library import Library
-    from headwater.federation.library.upgrading import Asking
     from headwater.federation.peers.request_registry import Caller
     from headwater.interest import Interest
 
@@ -37,8 +37,11 @@ class LibraryService(Service):
 
     name = "library"
 
-    def __init__(self, node: Node, network: Network | None = None, asking: Asking | None = None) -> None:
-        self._node, self._network, self._asking = node, network, asking
+    def __init__(
+        self, node: Node, network: Network | None = None, taken_up: Callable[[Subscription], bool] | None = None
+    ) -> None:
+        self._node, self._network = node, network
+        self._taken_up = taken_up or (lambda subscription: True)
         self._lock = threading.Lock()
         self._library: Library | None = None
         self.refused = 0
@@ -49,7 +52,7 @@ class LibraryService(Service):
             if self._library is None:
                 from headwater.federation.library.library import Library
 
-                self._library = Library(self._node, self._network, self._asking)
+                self._library = Library(self._node, self._network, self._taken_up)
             return self._library
 
     def report(self) -> Mapping[str, Any]:

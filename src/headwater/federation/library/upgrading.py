@@ -3,7 +3,8 @@
 All subscriptions of a node that run some version of a name go on with another one, the older as well: a roll back is an
 upgrade to a version before. First everything is checked, against each channel, with each subscription's parameters: if
 one does not fit, nothing is changed. Then each subscription changes as by `subscription.change`: each source has one
-last event that was judged by the old version.
+last event that was judged by the old version. A subscription whose new version some source refuses to run goes on with
+the old one, at all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.subscribe import interest_for
 from headwater.channel.patterns.subscription import Matching
@@ -23,7 +24,6 @@ from headwater.federation.wire.library_requests import (
     MAX_ERROR,
     MAX_SAID,
     MOST_POINTS,
-    MOST_REFUSED,
     MOST_UPGRADED,
     UpgradedAll,
     UpgradedRow,
@@ -46,34 +46,21 @@ SHOWN = 20  # problems, in an error
 @dataclass(frozen=True, slots=True)
 class Upgraded:
     """What became of one subscription: which version it had, the last event of each source that was judged by that,
-    and whether all nodes had taken up the new one by then (else a source may have changed later); by channel and node,
-    who has `refused` to run it, and why; or what is wrong."""
+    and whether all nodes had taken up the new one by then (else a source may have changed later); or what is wrong, and
+    then it goes on as it was."""
 
     subscription: str
     before: int
     points: dict[str, int] = field(default_factory=dict)
     acknowledged: bool = False
     error: str = ""
-    refused: dict[str, str] = field(default_factory=dict)
-
-
-class Asking(Protocol):
-    """Who asks other nodes for what this node's sinks want."""
-
-    def taken_up(self, subscription: Subscription) -> bool:
-        """Whether all nodes had taken up its last change when that took effect here."""
-        ...
-
-    def refusals(self, subscription: Subscription) -> dict[str, str]:
-        """By channel and node: who will not run what it asks for."""
-        ...
 
 
 class Upgrader:
-    """Of one node; one without a network asks nobody."""
+    """Of one node. `taken_up` says whether all nodes had taken up a subscription's last change."""
 
-    def __init__(self, node: Node, context: Context | None, asking: Asking | None) -> None:
-        self._node, self._context, self._asking = node, context, asking
+    def __init__(self, node: Node, context: Context | None, taken_up: Callable[[Subscription], bool]) -> None:
+        self._node, self._context, self._taken_up = node, context, taken_up
         self._errands: OrderedDict[tuple[str, bytes], _Errand] = OrderedDict()
         self._lock = threading.Lock()
         self._one = threading.Lock()  # upgrade at a time
@@ -132,15 +119,12 @@ class Upgrader:
         before = 0 if origin is None else origin.version
         try:
             params = subscription._asked[part].params
-            points = self._node._change(subscription, part, where=entry.interest(), params=params, zones=...)
+            points = self._node._change_if_agreed(subscription, part, where=entry.interest(), params=params, zones=...)
         except ClosedError:
             return Upgraded(subscription.name, before, error="it was cancelled meanwhile")
         except HeadwaterError as error:
             return Upgraded(subscription.name, before, error=str(error))
-        asking = self._asking
-        everywhere = asking is None or asking.taken_up(subscription)
-        refused = {} if asking is None else asking.refusals(subscription)
-        return Upgraded(subscription.name, before, points, everywhere, refused=refused)
+        return Upgraded(subscription.name, before, points, self._taken_up(subscription))
 
     # ── asked for by others ──
 
@@ -202,7 +186,6 @@ def told(upgraded: Upgraded) -> UpgradedRow:
         upgraded.subscription[:MAX_SAID], upgraded.before, dict(islice(upgraded.points.items(), MOST_POINTS)),
         upgraded.acknowledged,
         upgraded.error[:MAX_SAID],
-        {place[:MAX_SAID]: why[:MAX_SAID] for place, why in islice(upgraded.refused.items(), MOST_REFUSED)},
     )  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from headwater.services.library.reference import MAX_CODE
 MOST_ENTRIES = 200  # in one answer
 MOST_RUNNING = 200  # interests that run, in one answer
 MOST_POINTS = 50  # of one subscription; further sources are left out
-MOST_REFUSED = 4  # nodes that have refused one, of which is told
 MAX_ERROR = 4000  # characters
 MOST_UPGRADED = 100  # subscriptions of which is told what became of them
 MAX_SAID = 400  # characters of what is said of one
@@ -166,7 +165,6 @@ class UpgradedRow(msgspec.Struct, frozen=True, array_like=True):
     points: Annotated[dict[str, int], Meta(max_length=MOST_POINTS)] = {}
     acknowledged: bool = False
     error: Said = ""
-    refused: Annotated[dict[Said, Said], Meta(max_length=MOST_REFUSED)] = {}  # by channel and node, why
 
 
 class UpgradedAll(msgspec.Struct, frozen=True, tag=True):
