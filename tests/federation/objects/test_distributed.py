@@ -11,7 +11,7 @@ import pytest
 
 from headwater import Event
 from headwater.errors import HeadwaterWarning, InterestError, ObjectError, TransactionError
-from headwater.federation.objects import zone_service
+from headwater.federation.objects import zone_carrier
 from headwater.federation.peers.post_registry import post
 from headwater.federation.wire import zone_posts as wire
 from headwater.objects.zones.messages import Ask, Moves, Report, Standing, Zone
@@ -206,7 +206,7 @@ def test_what_is_wrong_is_said_before_anything_is_sent(make: Nodes, tmp_path: Pa
 def test_a_home_has_watched_only_what_it_may_and_as_long_as_it_may(
     make: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zone_service, "RENEW_BEATS", 2)
+    monkeypatch.setattr(zone_carrier, "RENEW_BEATS", 2)
     rights = Rights()
     fleet = Fleet(make, tmp_path, north={"security": {"policy": rights}})
     trigger = fleet.install()
@@ -229,8 +229,8 @@ def test_what_nobody_renews_ends(make: Nodes, tmp_path: Path, monkeypatch: pytes
     watches = fleet.nodes["north"].objects.watches
     assert len(watches) == 1
     fleet.close("desk")
-    monkeypatch.setattr(zone_service, "WATCH_SECONDS", 0.0)
-    monkeypatch.setattr(zone_service, "RENEW_BEATS", 2)
+    monkeypatch.setattr(zone_carrier, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(zone_carrier, "RENEW_BEATS", 2)
     eventually(lambda: len(watches) == 0)
 
 
@@ -257,12 +257,12 @@ def test_an_insider_harms_nobody_but_conditions_over_its_own_values(make: Nodes,
         wire.Watch(bytes(16), b""),
         wire.Renew((key,)),
     ]
-    fleet.nodes["enemy"]._zones._links.connect(enemy)  # type: ignore[union-attr]
+    fleet.nodes["enemy"]._zones.carrier._links.connect(enemy)  # type: ignore[union-attr]
     eventually(lambda: enemy.link is not None)
     for said in to_owner:
         assert post(enemy, wire.KIND, wire.encode(said))
     desk = _peer(fleet, "enemy", "desk")
-    fleet.nodes["enemy"]._zones._links.connect(desk)  # type: ignore[union-attr]
+    fleet.nodes["enemy"]._zones.carrier._links.connect(desk)  # type: ignore[union-attr]
     eventually(lambda: desk.link is not None)
     standing = Standing(1, 1, far, far, True, 1, far)
     assert post(desk, wire.KIND, wire.encode(wire.Said(key, Report(standing, (1e9,), True, Moves(1, (1.0,))))))

@@ -1,368 +1,105 @@
-"""Triggers over values of several nodes, on the wire: what homes and owners say to each other is posted.
-
-Posts may be lost, and nothing waits for them; questions are put again by who needs an answer. One heartbeat for each
-pair of nodes carries where all triggers between them stand, and is sent only while there are any. What a home wants
-measured is checked here: it may only have watched what it may `subscribe` to and `install` code on, now and for as long
-as it is watched. What a home does not renew ends after `WATCH_SECONDS`.
-
-One thread does it all; what comes is bounded by what may wait for it.
-"""
+"""Triggers over values of several nodes, as a service of every node: what carries them is loaded when there are any."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headwater.channel.services import Service
-from headwater.errors import ClosedError, FrameError, HeadwaterError
-from headwater.federation.peers.post_registry import post
-from headwater.federation.wire import zone_posts as wire
-from headwater.objects.zones.coordinator import SECOND, Terms
-from headwater.objects.zones.messages import Alive, FromOwner, ToOwner
 from headwater.threads import Worker
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.objects.service import Objects
     from headwater.federation.context import Context
+    from headwater.federation.objects.zone_carrier import ZoneCarrier
     from headwater.federation.peers.connections import Connections
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
-    from headwater.federation.security.rules import Principal
-    from headwater.objects.operations import Administer
+    from headwater.objects.zones.coordinator import Terms
     from headwater.types import EventType
 
-T = TypeVar("T")
 BEATS = 4  # heartbeats in a lease
-WATCH_SECONDS = 3_600.0  # after which what a home does not renew ends
-RENEW_BEATS = 8  # heartbeats between two renewals, and between two looks at the rights of homes
+TICKS = 10  # looks at what waits for an answer, in a lease
 WAITING = 20_000  # posts that wait to be looked at
-ERRANDS = 256  # of one home that may wait for their turns; what comes beyond is lost
-HELD = 256  # posts that wait for a link to come up
 
 
 class ZoneService(Service):
-    """Of one node: meets `Homeward` and `Ownerward`."""
+    """Of one node: meets `Spreading`. One thread does all; what comes is bounded by what may wait for it."""
 
     name = "zones"
 
     def __init__(self, node: Node, context: Context, peers: Peers, dialogue: Dialogue, links: Connections) -> None:
-        self._node, self._context, self._peers = node, context, peers
-        self._dialogue, self._links = dialogue, links
-        network = context.network
-        lease = int(network.lease * SECOND)
-        self.terms = Terms(lease=lease, retry=lease // 5, error=int(network.clock_error * SECOND))
+        self._parts = node, context, peers, dialogue, links
         self._worker = Worker(f"headwater-{node.name}-zones", WAITING, crashes=node._crashes)
-        self._objects: Objects | None = None
-        self._opening = threading.Lock()
-        self._errands: Counter[str] = Counter()  # of homes, that wait for their turns
-        self._renewed: dict[tuple[str, bytes], float] = {}
-        self._held: dict[str, deque[bytes]] = {}
-        self._beats = 0
-        self.posted = self.came = self.lost = self.refused = 0
-        seconds = network.lease / BEATS
-        context.scheduler.every(seconds, lambda: self.later(self._beat), wanted=self._wanted)
-        context.scheduler.every(self.terms.retry / SECOND / 2, lambda: self.later(self._tick), wanted=self._is_home)
-        context.scheduler.watchers.append(self._linked)
-        links.reasons.append(lambda peer: peer.name in self._partners() or peer.id in self._homes())
-
-    # ── as a service ──
-
-    def start(self) -> None:
-        self._worker.start()
+        self._lock = threading.Lock()
+        self._made: ZoneCarrier | None = None
+        self._running = False  # whether it has its thread
+        self.lost = 0  # posts that came while too many waited
+        lease, every = context.network.lease, context.scheduler.every
+        every(lease / BEATS, lambda: self._put("beat"), wanted=lambda: self._made is not None and self._made.busy)
+        every(lease / TICKS, lambda: self._put("tick"), wanted=lambda: self._made is not None and self._made.is_home)
 
     def stop(self) -> None:
         self._worker.stop()
 
     def posts(self) -> Iterable[tuple[str, Callable[..., Any]]]:
-        return ((wire.KIND, self._on_post),)
+        return (("zones", self._on_post),)
 
     def report(self) -> dict[str, Any]:
-        """What was posted and came, in messages beside heartbeats, and what was lost or refused here."""
-        found: dict[str, Any] = {
-            "posted": self.posted, "came": self.came, "lost": self.lost, "refused": self.refused, "triggers": 0,
-        }  # fmt: skip
-        if self._objects is not None:
-            found |= {"triggers": len(self._objects.homes), **self._objects.watches.report()}
-        return found
+        """What was posted and came, beside heartbeats; nothing, as long as there was nothing to say."""
+        made = self._made
+        return {} if made is None else {**made.report(), "lost": made.lost + self.lost}
 
-    # ── what objects need of it ──
+    @property
+    def carrier(self) -> ZoneCarrier:
+        """Made by the first who needs it."""
+        with self._lock:
+            if self._made is None:
+                from headwater.federation.objects.zone_carrier import ZoneCarrier
 
-    def attach(self, objects: Objects) -> None:
-        """The objects of this node are open: those that they watch, or have watched, hear of each other from now on."""
-        self._objects = objects
-        objects.watches.carrier = self
-        objects.homes.start(self)
+                self._made = ZoneCarrier(*self._parts, self._worker)
+            made = self._made
+        self._run()
+        return made
 
-    def type_of(self, node: str, object: str, named: str) -> tuple[str, EventType]:
-        """The type of an object of another node, which is asked for it."""
-        from headwater.errors import ObjectError
-        from headwater.federation.objects.remote import RemoteObjects
+    def _run(self) -> None:
+        with self._lock:
+            if not self._running:
+                self._running = True
+                self._worker.start()
 
-        remote = RemoteObjects(node, self._context, self._peers, self._dialogue)
-        if not named:
-            kept = remote.get(object)
-            if kept is None:
-                raise ObjectError(
-                    f"inputs: //{node}/{object}: expected an object that this node may read, found none; create it "
-                    "before, or give its type: (name, type)"
-                )
-            named = kept.type
-        types = remote.types
-        if named not in types:
-            raise ObjectError(f"inputs: //{node}/{object}: type {named!r}: expected one that this node may read there")
-        return named, types[named]
-
-    def later(self, task: Callable[[], object]) -> None:
-        """Done by the thread of this service, in order."""
-        self._worker.put(task, always=True)
-
-    # ── to owners ──
-
-    def watch(self, node: str, key: bytes, form: bytes) -> None:
-        self._to_owner(node, wire.Watch(key, form))
-
-    def to_owner(self, node: str, key: bytes, message: ToOwner) -> None:
-        self._to_owner(node, wire.Told(key, message))
-
-    def end(self, node: str, key: bytes) -> None:
-        self._to_owner(node, wire.End(key))
-
-    def _to_owner(self, node: str, said: Any) -> None:
-        if node == self._context.name:
-            self.later(partial(self._as_owner, self._context.id, said))
-            return
-        peer = self._named(node)
-        if peer is not None:
-            self._post(peer, said)
-        else:
-            self.lost += 1
-
-    def _named(self, node: str) -> Peer | None:
-        """The node of that name; None if there is none, or two claim to be it."""
-        there = [each for each in self._peers.everyone() if each.name == node and each.gone is None]
-        return there[0] if len(there) == 1 else None
-
-    # ── to homes ──
-
-    def to_home(self, home: str, key: bytes, message: FromOwner) -> None:
-        said = wire.Alive(((key, message.standing),)) if isinstance(message, Alive) else wire.Said(key, message)
-        self._to_home(home, said)
-
-    def gone(self, home: str, key: bytes, why: str) -> None:
-        if why:
-            self.refused += 1
-        self._to_home(home, wire.Gone(key, why[:2000]))
-
-    def _to_home(self, home: str, said: Any) -> None:
-        if home == self._context.id:
-            self.later(partial(self._as_home, self._context.name, said))
-            return
-        peer = self._peers.get(home)
-        if peer is not None and peer.gone is None:
-            self._post(peer, said)
-        else:
-            self.lost += 1
-
-    def _post(self, peer: Peer, said: Any) -> None:
-        """By the link that there is; if there is none, one is asked for, and some wait for it."""
-        try:
-            body = wire.encode(said)
-        except FrameError:
-            self.lost += 1
-            return
-        if not isinstance(said, wire.Alive | wire.Renew):
-            self.posted += 1
-        if not post(peer, wire.KIND, body):
-            self._held.setdefault(peer.id, deque(maxlen=HELD)).append(body)
-            self._links.connect(peer)
-            self._linked()  # it may just have come up
-
-    def _linked(self) -> None:
-        """Something has changed: links may have come up."""
-        for node in list(self._held):
-            peer = self._peers.get(node)
-            if peer is None:
-                self._held.pop(node, None)
-            elif peer.link is not None:
-                for body in self._held.pop(node, ()):
-                    post(peer, wire.KIND, body)
-
-    # ── what comes ──
+    def _put(self, what: str) -> None:
+        if self._made is not None:
+            self._worker.put(getattr(self._made, what))
 
     def _on_post(self, peer: Peer, body: bytes) -> None:
         """The thread that reads a link is here: it only passes it on."""
         if not self._worker.put(partial(self._take, peer, body), size=len(body)):
             self.lost += 1
+        if not self._running:
+            self._run()
 
     def _take(self, peer: Peer, body: bytes) -> None:
-        try:
-            said = wire.decode(body)
-        except FrameError as error:
-            self._context.offences.note(peer.id, str(error))
-            return
-        if not isinstance(said, wire.Alive | wire.Renew):
-            self.came += 1
-        if isinstance(said, wire.TO_OWNER):
-            self._as_owner(peer.id, said, peer)
-        elif self._named(peer.name) is peer:
-            self._as_home(peer.name, said)
-        else:
-            self.lost += 1  # another node of that name: who of the two is meant, nobody knows
+        self.carrier.take(peer, body)
 
-    def _as_home(self, node: str, said: Any) -> None:
-        objects = self._objects
-        if objects is None:
-            return
-        match said:
-            case wire.Said(key, message):
-                objects.homes.received(node, key, message)
-            case wire.Alive(standings):
-                for key, standing in standings:
-                    objects.homes.received(node, key, Alive(standing))
-            case wire.Gone(key, why):
-                objects.homes.gone(node, key, why)
+    # ── what objects need of it ──
 
-    def _as_owner(self, home: str, said: Any, peer: Peer | None = None) -> None:
-        """Of a home: it is done in the queue, if the home may. `peer` is missing if that is this node itself."""
-        objects = self._opened()
-        if objects is None:
-            if not isinstance(said, wire.Renew | wire.End):
-                self.gone(home, said.key, "it owns no objects: it has no state to keep them in")
-            return
-        from headwater.objects.zones.watches import ending, telling, watching
+    @property
+    def terms(self) -> Terms:
+        """By which triggers over several nodes go here."""
+        return self.carrier.terms
 
-        now = self._context.node.clock.now()
-        match said:
-            case wire.Watch(key, form):
-                if (home, key) in objects.watches:
-                    return
-                principal = None if peer is None else peer.principal
-                if peer is not None and principal is None:
-                    self.gone(home, key, "")  # who it is will be known in a moment
-                elif principal is not None and (why := self._forbidden(objects, form, principal)):
-                    self.gone(home, key, why)
-                else:
-                    self._renewed[home, key] = now
-                    self._errand(home, watching(home, key, form))
-            case wire.Told(key, message):
-                self._renewed[home, key] = now
-                self._errand(home, telling(home, key, message))
-            case wire.End(key) if (home, key) in objects.watches:
-                self._errand(home, ending(home, key))
-            case wire.Renew(keys):
-                for key in keys:
-                    if (home, key) in objects.watches:
-                        self._renewed[home, key] = now
-                    else:
-                        self.gone(home, key, "")
+    def attach(self, objects: Objects) -> None:
+        """The objects of this node are open."""
+        self.carrier.attach(objects)
 
-    def _errand(self, home: str, operation: Administer) -> None:
-        """In the queue, as everything; what a home asks for faster than it can be done is lost."""
-        from headwater.objects.operations import Transaction
-
-        assert self._objects is not None
-        if self._errands[home] >= ERRANDS:
-            self.lost += 1
-            return
-        self._errands[home] += 1
-
-        def told(outcome: Any) -> None:
-            self._errands[home] -= 1
-
-        try:
-            self._objects.engine.submit(Transaction((operation,)), waits=True, told=told)
-        except ClosedError:
-            self._errands[home] -= 1
-
-    def _opened(self) -> Objects | None:
-        """The objects of this node: opened by the first that asks for something of them."""
-        if self._objects is None and self._node.state is not None and not self._node.closed:
-            with self._opening, suppress(ClosedError):
-                self._node.objects  # noqa: B018 it attaches itself
-        return self._objects
-
-    # ── rights ──
-
-    def _forbidden(self, objects: Objects, form: bytes, principal: Principal) -> str:
-        """Why a home may not have this measured; nothing if it may."""
-        from headwater.federation.objects.rights import open_types
-        from headwater.objects.zones.part_form import unpack_form
-
-        try:
-            wanted = {each.type for each in unpack_form(form).inputs.values()}
-        except HeadwaterError as error:
-            return str(error)
-        closed = sorted(wanted - open_types(self._context, objects, principal))
-        return (
-            f"expected types that it may subscribe to and install code on, found {', '.join(closed)}" if closed else ""
-        )
-
-    def _examine(self, objects: Objects) -> None:
-        """Rights may have been taken away since, and homes may be gone for good."""
-        from headwater.federation.objects.rights import open_types
-        from headwater.objects.zones.watches import ending
-
-        now = self._context.node.clock.now()
-        allowed: dict[str, set[str] | None] = {}
-        for (home, key), measure in objects.watches:
-            if home != self._context.id and home not in allowed:
-                peer = self._peers.get(home)
-                known = peer is not None and peer.principal is not None
-                allowed[home] = open_types(self._context, objects, peer.principal) if known else None  # type: ignore[union-attr, arg-type]
-            open = allowed.get(home)
-            if open is not None and not {each.type for each in measure.form.inputs.values()} <= open:
-                self._errand(home, ending(home, key, "it may not watch these objects any more"))
-            elif now - self._renewed.setdefault((home, key), now) > WATCH_SECONDS:
-                self._errand(home, ending(home, key))
-        self._renewed = {place: at for place, at in self._renewed.items() if place in objects.watches}
-
-    # ── time ──
-
-    def _wanted(self) -> bool:
-        return self._objects is not None and bool(len(self._objects.watches) or len(self._objects.homes))
-
-    def _is_home(self) -> bool:
-        return self._objects is not None and len(self._objects.homes) > 0
-
-    def _partners(self) -> Iterable[str]:
-        """Nodes that own what triggers of this one are about."""
-        return () if self._objects is None else self._objects.homes.keys()
-
-    def _homes(self) -> set[str]:
-        return set() if self._objects is None else {home for (home, _), _ in self._objects.watches}
-
-    def _tick(self) -> None:
-        if self._objects is not None:
-            self._objects.homes.tick()
-
-    def _beat(self) -> None:
-        """One heartbeat to each home, and now and then a renewal to each owner."""
-        objects = self._objects
-        if objects is None or self._node.closed:
-            return
-        for home, standings in objects.watches.standings().items():
-            for some in _chunks(standings):
-                self._to_home(home, wire.Alive(tuple(some)))
-        self._beats += 1
-        if self._beats % RENEW_BEATS == 1:
-            for node, keys in objects.homes.keys().items():
-                for few in _chunks(keys):
-                    self._to_owner(node, wire.Renew(tuple(few)))
-            self._examine(objects)
-
-
-def _chunks(many: Iterable[T]) -> Iterator[list[T]]:
-    """As much as one post takes, again and again."""
-    rest = iter(many)
-    while some := list(islice(rest, wire.MOST_KEYS)):
-        yield some
+    def type_of(self, node: str, object: str, named: str) -> tuple[str, EventType]:
+        """The type of an object of another node, which is asked for it."""
+        return self.carrier.type_of(node, object, named)
 
 
 __all__ = ["ZoneService"]
