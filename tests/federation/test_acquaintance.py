@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headwater import Network, Node
+from headwater.errors import ConfigError, FederationError
 from headwater.testing import Recorder, eventually
 
 GUARD = 120.0
@@ -84,6 +85,15 @@ def test_whom_nobody_deals_with_any_more_is_forgotten(opened: list[Node]) -> Non
     eventually(lambda: second._engine.fabric.attended == 0, "nothing is heard of it")  # type: ignore[union-attr]
     hold(second, first.id)  # and it is found again
     assert second.until(lambda: second.peers == ["first"], GUARD)
+
+
+def test_what_needs_all_nodes_is_refused(opened: list[Node]) -> None:
+    node = hub(opened, acquaintance="named")
+    node.channel("t.door", "n: i64")
+    with pytest.raises(FederationError, match="knows all others"):
+        node.sequence("t.door")
+    with pytest.raises(ConfigError, match='one of "all", "named"'):
+        Network(acquaintance="some")
 
 
 def test_nodes_that_know_all_and_nodes_that_do_not_work_together(opened: list[Node]) -> None:

@@ -285,7 +285,13 @@ class Node(LocalNode):
     def sequence(self, channel: Channel | str) -> Sequencer:
         """Have this node put the events of a channel in one order, for subscriptions with order="total".
 
-        Several nodes may do so: one works, the others stand by. Asked again, it is the same sequencer."""
+        Several nodes may do so: one works, the others stand by. Asked again, it is the same sequencer. It takes nodes
+        that know all others."""
+        if self._engine is not None and self._engine.fabric.named:
+            raise FederationError(
+                "sequence: expected a node that knows all others of its federation, for more than half of them choose "
+                'who sequences, found Network(acquaintance="named"); use "all"'
+            )
         return self._sequencers.sequence(self.channel(channel) if isinstance(channel, str) else channel)
 
     # ── patterns ──

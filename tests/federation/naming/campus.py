@@ -44,8 +44,8 @@ class Campus:
     def node(self, name: str, hub: Node, **network: Any) -> Node:
         """A node of a hub's federation; it can be called for direct streams."""
         federation = hub.federation_report().federation
-        return self._open(name, connect=hub.endpoints[0], client=True, direct="tcp/127.0.0.1:0", federation=federation,
-                          **network)  # fmt: skip
+        given = {"direct": "tcp/127.0.0.1:0", **network}
+        return self._open(name, connect=hub.endpoints[0], client=True, federation=federation, **given)
 
     def _open(self, name: str, **network: Any) -> Node:
         made = Node(name, network=Network(acquaintance="named", **{**self._network, **network}))

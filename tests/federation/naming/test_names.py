@@ -8,7 +8,7 @@ import pytest
 
 from headwater import Node, Reliable
 from headwater.errors import FederationError, SubscriptionError
-from headwater.names import NameChange, NameUnresolved
+from headwater.names import NameChange, Names, NameUnresolved
 from headwater.testing import Recorder, eventually
 from tests.federation.naming.campus import GUARD, Campus, address_of, campus
 
@@ -133,6 +133,63 @@ def test_an_insider_without_consent_is_not_heard_though_it_has_such_a_channel(ma
         eve.flush(GUARD)
         assert [event.n for event in heard.wait(1)] == [1]
         assert subscription.sources == ["porter@ucc"]
+
+
+def test_a_source_that_was_killed_keeps_nobody_from_the_others_and_is_gone_with_its_lease(made: Campus) -> None:
+    """It has not withdrawn: its domain names it until the lease ends. Who has only Zenoh's path gets events, too."""
+    tcd, ucc = made.hub("gate", "tcd"), made.hub("names", "ucc")
+    made.serve_root({"ie.tcd": [tcd], "ie.ucc": [ucc]})
+    made.serve("ie.tcd", tcd)
+    made.serve("ie.ucc", ucc, lease=4.0, ttl=0.0)
+    dead, alive = made.node("dead", ucc), made.node("alive", ucc, direct=())  # no streams: events are routed
+    looking = made.use(made.node("desk", tcd), tcd)
+    source = alive.channel(DOOR, "n: i64").source("s")
+    dead.channel(DOOR, "n: i64").source("s")
+    for node in (dead, alive):
+        made.use(node, ucc).advertise(DOOR)
+    dead.close(drain=False)
+    assert [each.name for each in looking.lookup(DOOR).places] == ["alive", "dead"]
+    heard: Recorder = Recorder()
+    with looking.subscribe(DOOR, heard) as subscription:
+        leg = looking.reach.legs["ucc"]
+        assert leg.ready(GUARD)
+        source.publish(n=1)
+        assert heard.wait(1)[0].n == 1
+        assert "zenoh" in str(leg.federation_report().peer("alive")).lower()
+        eventually(lambda: subscription.sources == ["alive@ucc"], "the dead one was let go", GUARD)
+        assert [each.name for each in looking.lookup(DOOR, fresh=True).places] == ["alive"]
+        assert subscription.ready(GUARD) and subscription.missing == {}
+
+
+def test_what_a_node_knows_does_not_grow_with_its_federations(made: Campus) -> None:
+    """Each node of two domains uses two names, however many nodes there are."""
+    tcd, ucc = made.hub("gate", "tcd"), made.hub("names", "ucc")
+    made.serve_root({"ie.tcd": [tcd], "ie.ucc": [ucc]})
+    servers = [made.serve("ie.tcd", tcd), made.serve("ie.ucc", ucc)]
+    known: list[int] = []
+    nodes: list[tuple[Node, Names]] = []
+    for count in (3, 9):
+        while len(nodes) < 2 * count:
+            number = len(nodes)
+            hub = (tcd, ucc)[number % 2]
+            node = made.node(f"n{number}", hub)
+            names = made.use(node, hub)
+            name = f"ie.{('tcd', 'ucc')[number % 2]}.n{number}"
+            node.channel(name, "n: i64").source()
+            names.advertise(name)
+            nodes.append((node, names))
+        node, names = nodes[0]
+        for other in (1, 2):  # of the other domain, and of its own
+            target = f"ie.{('tcd', 'ucc')[other % 2]}.n{other}"
+            with names.subscribe(target, print) as subscription:
+                assert subscription.ready(GUARD)
+        engines = [node._engine, *(leg._engine for leg in names.reach.legs.values())]
+        known.append(sum(len(engine.peers) for engine in engines))  # type: ignore[union-attr]
+    assert known[0] == known[1] <= 4  # two servers, and two nodes with sources
+    assert [len(each.server.table(domain)) for each, domain in zip(servers, ("ie.tcd", "ie.ucc"), strict=True)] == [
+        9,
+        9,
+    ]  # type: ignore[union-attr]
 
 
 def test_a_name_of_a_domain_that_nobody_serves_says_so(made: Campus) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 FOUND_SECONDS = 5.0  # in which a node that has sources has said so
-RETRY_SECONDS = 1.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 30.0  # until what was not reached is tried again
 ROUTE_SECONDS = 20.0  # after which a gateway is asked again to pass the name on, and a name is looked up again
 
 
@@ -59,6 +59,7 @@ class NamedSubscription:
         self._updating = threading.Lock()
         self._parts: dict[str, _Part] = {}
         self._again = float("inf")  # when to look again
+        self._pause = FIRST_RETRY_SECONDS
         self.missing: dict[str, str] = {}
         self.polls = False  # it looks again now and then, for nobody tells it of changes
         self.closed = False
@@ -97,18 +98,22 @@ class NamedSubscription:
                     self.missing.pop(address.brief, None)
                 except HeadwaterError as error:
                     self.missing[address.brief] = str(error)
-                    self._again = monotonic() + RETRY_SECONDS
             self._let_go(set(wanted), gone)
+            found = {each.address.brief for each in answer.sources} | {each.brief for each in wanted.values()}
+            self.missing = {place: why for place, why in self.missing.items() if place in found}
+            self._pause = min(LONGEST_RETRY_SECONDS, 2 * self._pause) if self.missing else FIRST_RETRY_SECONDS
+            if self.missing:
+                self._again = min(self._again, monotonic() + self._pause)
 
     def _route_of(self, endorsed: Any) -> NodeAddress | None:
         try:
             found = self._route(endorsed.address)
+            self.missing.pop(endorsed.address.brief, None)
             if found is not endorsed.address:  # through a gateway, which is to be asked again in time
                 self._again = min(self._again, monotonic() + ROUTE_SECONDS)
             return found
         except HeadwaterError as error:
             self.missing[endorsed.address.brief] = str(error)
-            self._again = monotonic() + RETRY_SECONDS
             return None
 
     def _add(self, address: NodeAddress) -> None:

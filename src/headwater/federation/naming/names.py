@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from headwater.channel.services import Service
 from headwater.errors import FederationError, HeadwaterError, SubscriptionError
 from headwater.federation.naming.advertisement import Advertisements
 from headwater.federation.naming.carrier import Carrier
+from headwater.federation.naming.chores import Chores
 from headwater.federation.naming.domain_server import DomainServer, served_anchors
 from headwater.federation.naming.lookup import ASK_SECONDS, Lookups
 from headwater.federation.naming.named_subscription import NamedSubscription
@@ -82,6 +84,7 @@ class Names(Service):
         if self.settings.serve:
             self.server = DomainServer(node, self._identity, self.address, self.settings, self.book, signatures)
         self._worker = Worker(f"{node.name}-names", WAITING, threads=THREADS, crashes=node._crashes)
+        self._chores = Chores(f"{node.name}-names-chores", node._crashes)
         self.lookups = Lookups(self.reach, self.book, self.server, self.settings.servers, self._worker)
         if self.server is not None:
             self.lookups.climb = self._look_above
@@ -95,6 +98,7 @@ class Names(Service):
         self._subscriptions: dict[NamedSubscription, NameWatch | None] = {}
         self._changed: dict[str, set[str]] = {}  # names of which something has changed, and nodes that are gone
         self._ended, self._wake = threading.Event(), threading.Event()
+        self._above = 0.0  # when to ask what is above the domains here
         self._beat = Supervised(self._keep, f"{node.name}-names", node._crashes, again=lambda: not self._ended.is_set())
         node.services.add(self)
 
@@ -240,27 +244,36 @@ class Names(Service):
 
     def start(self) -> None:
         self._worker.start()
+        self._chores.start()
         self._beat.start()
 
     def _keep(self) -> None:
-        """What is due, again and again: whatever fails is tried at the next beat."""
-        compare = above = 0.0
+        """What is due, again and again: whatever fails is tried at the next beat. Only the leases of this node are
+        renewed here; nobody who is not reached keeps that waiting."""
+        compare = 0.0
         while not self._ended.is_set():
             now = monotonic()
             self._guarded(self._advertised.look)
             self._guarded(self._follow)
             if self._carrier is not None:
-                self._guarded(self._carrier.look)
-            if self.server is not None and self._replication is not None:
+                self._chores.do("carrier", lambda: self._guarded(self._carry_on))
+            if self.server is not None:
                 self._guarded(self.server.sweep)
                 if now >= compare:
                     compare = now + COMPARE_SECONDS
-                    self._guarded(self._replication.compare_all)
-                if now >= above:
-                    above = now + (ABOVE_SECONDS if self._look_above() else 2 * BEAT_SECONDS)
+                    self._chores.do("compare", lambda: self._guarded(self.reconcile))
+                if now >= self._above:
+                    self._chores.do("above", lambda: self._guarded(self._keep_above))
             self._guarded(self.reach.sweep)
             self._wake.wait(BEAT_SECONDS)
             self._wake.clear()
+
+    def _carry_on(self) -> None:
+        assert self._carrier is not None
+        self._carrier.look()
+
+    def _keep_above(self) -> None:
+        self._above = monotonic() + (ABOVE_SECONDS if self._look_above() else 2 * BEAT_SECONDS)
 
     def _guarded(self, task: Callable[[], object]) -> None:
         try:
@@ -307,16 +320,26 @@ class Names(Service):
             if watch is not None:
                 watch.cancel()
         for watch in watches:
-            self._guarded(watch.look)
+            self._chores.do(watch, partial(self._guarded, watch.look))
         for subscription in known:
             gone = changed.get(subscription.name)
-            if gone is not None or subscription.due:
-                try:
-                    subscription.update(self.lookup(subscription.name, fresh=True), frozenset(gone or ()))
-                except HeadwaterError as error:
-                    log.info("node %s: %s is looked up again: %s", self.node.name, subscription.name, error)
-                    with self._lock:
-                        self._changed.setdefault(subscription.name, set()).update(gone or ())
+            if gone is None and not subscription.due:
+                continue
+            if not self._chores.do(subscription, partial(self._update, subscription, frozenset(gone or ()))):
+                self._again(subscription.name, gone or ())  # it is being brought in step: once more, then
+
+    def _again(self, name: str, gone: Iterable[str]) -> None:
+        """Look at a name once more at the next beat."""
+        with self._lock:
+            self._changed.setdefault(name, set()).update(gone)
+
+    def _update(self, subscription: NamedSubscription, gone: frozenset[str]) -> None:
+        """Bring one subscription in step with what there is; it waits for nodes that are new."""
+        try:
+            subscription.update(self.lookup(subscription.name, fresh=True), gone)
+        except HeadwaterError as error:
+            log.info("node %s: %s is looked up again: %s", self.node.name, subscription.name, error)
+            self._again(subscription.name, gone)
 
     def drain(self, until: float) -> None:
         self._advertised.withdraw_all()
@@ -337,6 +360,7 @@ class Names(Service):
         if self._carrier is not None:
             self._guarded(self._carrier.close)
         self._worker.stop()
+        self._chores.stop()
         self.reach.close()
 
     def report(self) -> Mapping[str, Any]:

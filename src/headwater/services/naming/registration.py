@@ -85,7 +85,7 @@ def read_registration(signed: SignedDocument, verify: Verify, now: int) -> Regis
     try:
         registration = _decode(document.body)
         check_name(registration.name)
-    except (msgspec.MsgspecError, RecursionError, HeadwaterError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, HeadwaterError) as error:
         raise _refused(signed, "malformed", str(error)) from None
     if document.kind != REGISTRATION_KIND or document.name != registration.name:
         raise _refused(signed, "kind", f"expected a registration of {registration.name!r}")
