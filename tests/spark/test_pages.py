@@ -68,7 +68,8 @@ def test_backtests(folder: Path) -> None:
             t.update("stock/acme", price=85.0, event=True)
     names = run_page("docs/backtest.md", folder, written=at(folder))
     assert names["report"].subscription("god").events == 3
-    assert names["found"].counts()["low"]["fired"] == 1
+    assert names["tried"].counts()["low"]["fired"] == 1
+    assert len(names["row"].firings) == 1 and names["coarse"].messages.events == 4
 
 
 def test_ingest(folder: Path) -> None:

@@ -8,7 +8,13 @@ from typing import Any
 
 from headwater import Node
 from headwater.spark import events
-from headwater.spark.backtest import AskedTrigger, TriggerBacktest, backtest_distributed, backtest_triggers
+from headwater.spark.backtest import (
+    AskedTrigger,
+    TriggerBacktest,
+    backtest_distributed,
+    backtest_levels,
+    backtest_triggers,
+)
 from headwater.testing import ManualClock
 from tests.spark.backtest.recorded import record
 
@@ -27,7 +33,7 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
 def test_dataframes_channels_and_what_there_was_before(spark: Any, tmp_path: Path) -> None:
     log, clock, middle = tmp_path / "log", ManualClock(), dict[str, Any]()
     for name in ("a", "b"):
-        with Node(name, state=tmp_path / f"{name}.state", log=log, clock=clock) as node:
+        with Node(name, state=":memory:", log=log, clock=clock) as node:
             objects, quotes = node.objects, node.channel("quotes", "least: i64").source("s")
             objects.type("P", "x: i64, note: text?")
             objects.type("Q", "most: u64, tags: text[]")
@@ -57,6 +63,9 @@ def test_dataframes_channels_and_what_there_was_before(spark: Any, tmp_path: Pat
     both = AskedTrigger(name="both", when="becomes", where="p.x + q.x > 8", inputs={"p": "//a/p", "q": "//b/p"})
     here, there = (backtest_distributed(engine, log, [both]) for engine in (None, spark))
     assert here.triggers == there.triggers and here.trigger("both").firings
+    levels = {"fine": {"x": 1.0}, "coarse": {"x": 5.0}}
+    one, other = (backtest_levels(engine, log, "*", type="P", levels=levels, delay="1 s") for engine in (None, spark))
+    assert one.levels == other.levels and 2 < one.level("coarse").messages.events < one.level("fine").messages.events
 
 
 def compared(spark: Any, log: Path, asked: Any, **more: Any) -> TriggerBacktest:

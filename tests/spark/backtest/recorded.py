@@ -127,7 +127,7 @@ def record(folder: Path, seed: int, rooms: int, turns: int) -> list[AskedTrigger
     folder.mkdir(parents=True, exist_ok=True)
     random, clock, numbers = Random(seed), ManualClock(), count()
     kept: list[AskedTrigger] = []
-    with Node("n", state=folder / "state", log=folder / "log", clock=clock) as node:
+    with Node("n", state=":memory:", log=folder / "log", clock=clock) as node:
         objects = node.objects
         objects.type("P", "x: i64, y: i64")
         objects.type("Q", "x: i64, note: text?")

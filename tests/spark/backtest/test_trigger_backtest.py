@@ -40,7 +40,7 @@ def test_what_would_have_fired_is_what_fired(tmp_path: Path) -> None:
 def desk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A day at a desk: two types of objects, a channel, silent updates, and a snapshot of the middle of it."""
     folder, clock = tmp_path_factory.mktemp("desk"), ManualClock()
-    with Node("desk", state=folder / "state", log=folder / "log", clock=clock) as node:
+    with Node("desk", state=":memory:", log=folder / "log", clock=clock) as node:
         objects, quotes = node.objects, node.channel("quotes", "price: f64").source("s")
         objects.type("Stock", "price: f64, traded: i64")
         objects.type("Desk", "limit: f64")
@@ -155,7 +155,7 @@ def test_a_clock_that_would_never_end_is_refused(desk: dict[str, Any], monkeypat
 
 
 def test_an_object_of_two_types_has_to_be_told_apart(tmp_path: Path) -> None:
-    with Node("n", state=tmp_path / "state", log=tmp_path / "log") as node:
+    with Node("n", state=":memory:", log=tmp_path / "log") as node:
         for name in ("P", "Q"):
             node.objects.type(name, "x: i64")
             with node.objects.transaction() as t:
@@ -170,7 +170,7 @@ def test_an_object_of_two_types_has_to_be_told_apart(tmp_path: Path) -> None:
 
 def test_two_nodes_are_two_worlds(tmp_path: Path) -> None:
     for name, values in (("a", (1, 5)), ("b", (7, 2, 9))):
-        with Node(name, state=tmp_path / f"{name}.state", log=tmp_path / "log") as node:
+        with Node(name, state=":memory:", log=tmp_path / "log") as node:
             node.objects.type("P", "x: i64")
             with node.objects.transaction() as t:
                 t.create("p", "P", x=0)
@@ -236,7 +236,7 @@ def test_what_is_wrong_with_a_file_of_triggers_is_told_with_its_place() -> None:
 
 def test_objects_of_other_types_that_fit_a_pattern_do_not_disturb(tmp_path: Path) -> None:
     clock = ManualClock()
-    with Node("n", state=tmp_path / "state", log=tmp_path / "log", clock=clock) as node:
+    with Node("n", state=":memory:", log=tmp_path / "log", clock=clock) as node:
         objects = node.objects
         objects.type("P", "x: i64")
         objects.type("Q", "name: text")

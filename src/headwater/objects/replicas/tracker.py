@@ -95,42 +95,51 @@ class Tracker:
         )
 
 
+class Retelling:
+    """What would have crossed for a replica of objects, of changes that were recorded, in the order of time."""
+
+    def __init__(self, spec: ReplicaSpec, form: EventType) -> None:
+        self.tracker, self.form = Tracker(spec, form), form
+        self._now: dict[str, tuple[bytes, Raw]] = {}
+        self._due: list[tuple[int, str]] = []
+
+    def change(self, at: int, object: str, record: bytes | None) -> Iterator[Message]:
+        """What an object is from then on (None: it is no more): what crosses until then, and by that."""
+        yield from self.until(at)
+        told = self.tracker.told
+        if record is None:
+            self._now.pop(object, None)
+            if told.pop(object, None) is not None:
+                yield Message(at, object, None)
+            return
+        self._now[object] = record, self.form.decode_raw(record)
+        told[object], tell = self.tracker.judge(told.get(object), *self._now[object], at)
+        if told[object].lasts < FOREVER:
+            heappush(self._due, (told[object].lasts, object))
+        if tell:
+            yield Message(at, object, record)
+
+    def until(self, time: int) -> Iterator[Message]:
+        """What has to be told before then, since the model has gone too far."""
+        while self._due and self._due[0][0] < time:
+            lasts, object = heappop(self._due)
+            known = self.tracker.told.get(object)
+            if known is not None and known.lasts == lasts:
+                self.tracker.told[object] = self.tracker.corrected(*self._now[object], lasts + 1)
+                yield Message(lasts + 1, object, self._now[object][0])
+
+
 def messages(
     spec: ReplicaSpec, form: EventType, changes: Iterable[tuple[int, str, bytes | None]], until: int | None = None
 ) -> Iterator[Message]:
     """What would have crossed for a replica of these objects, of changes in the order of time: when, which object, and
     what it is then (a record, None if it is no more). After the last change, what the model makes necessary up to a
     time."""
-    tracker = Tracker(spec, form)
-    now: dict[str, tuple[bytes, Raw]] = {}
-    due: list[tuple[int, str]] = []
-    for at, object, record in changes:
-        yield from _corrections(tracker, now, due, at)
-        if record is None:
-            now.pop(object, None)
-            if tracker.told.pop(object, None) is not None:
-                yield Message(at, object, None)
-            continue
-        now[object] = record, form.decode_raw(record)
-        tracker.told[object], tell = tracker.judge(tracker.told.get(object), *now[object], at)
-        if tracker.told[object].lasts < FOREVER:
-            heappush(due, (tracker.told[object].lasts, object))
-        if tell:
-            yield Message(at, object, record)
+    retelling = Retelling(spec, form)
+    for change in changes:
+        yield from retelling.change(*change)
     if until is not None:
-        yield from _corrections(tracker, now, due, until)
+        yield from retelling.until(until)
 
 
-def _corrections(
-    tracker: Tracker, now: dict[str, tuple[bytes, Raw]], due: list[tuple[int, str]], before: int
-) -> Iterator[Message]:
-    """What has to be told since the model has gone too far."""
-    while due and due[0][0] < before:
-        lasts, object = heappop(due)
-        known = tracker.told.get(object)
-        if known is not None and known.lasts == lasts:
-            tracker.told[object] = tracker.corrected(*now[object], lasts + 1)
-            yield Message(lasts + 1, object, now[object][0])
-
-
-__all__ = ["FOREVER", "Message", "Told", "Tracker", "messages"]
+__all__ = ["FOREVER", "Message", "Retelling", "Told", "Tracker", "messages"]

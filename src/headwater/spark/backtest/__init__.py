@@ -9,6 +9,7 @@ compare(spark, events, old, new)           two versions of a filter or pattern, 
 backtest_triggers(spark, log, triggers)    when triggers would have fired over recorded changes of objects
 backtest_distributed(spark, log, triggers) the same of triggers over several nodes, and the messages they would take
 AskedTrigger(name=..., on=..., when=...)   one of them, made in code
+backtest_levels(spark, log, objects, ...)  what replicas would be told at several levels, and how far off they would be
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, 
 
 if TYPE_CHECKING:
     from headwater.spark.backtest.comparison import compare
+    from headwater.spark.backtest.levels.report import Deviation, LevelBacktest, LevelRow
+    from headwater.spark.backtest.levels.run import backtest_levels
     from headwater.spark.backtest.patterns.asked import AskedPattern
     from headwater.spark.backtest.patterns.report import PatternBacktest, PatternRow
     from headwater.spark.backtest.patterns.run import backtest_patterns
@@ -38,8 +41,11 @@ __all__ = [
     "AskedTrigger",
     "Backtest",
     "Cost",
+    "Deviation",
     "DistributedBacktest",
     "DistributedRow",
+    "LevelBacktest",
+    "LevelRow",
     "LinkRow",
     "PatternBacktest",
     "PatternRow",
@@ -54,6 +60,7 @@ __all__ = [
     "TriggerRow",
     "backtest",
     "backtest_distributed",
+    "backtest_levels",
     "backtest_patterns",
     "backtest_triggers",
     "compare",
@@ -62,6 +69,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "headwater.spark.backtest.levels.report": "Deviation LevelBacktest LevelRow",
+    "headwater.spark.backtest.levels.run": "backtest_levels",
     "headwater.spark.backtest.comparison": "compare",
     "headwater.spark.backtest.patterns.asked": "AskedPattern",
     "headwater.spark.backtest.patterns.report": "PatternBacktest PatternRow",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.spark.backtest.patterns.report import PatternBacktest
     from headwater.spark.backtest.report import Backtest
     from headwater.spark.backtest.subscriptions import Subscriptions
+    from headwater.spark.backtest.triggers.distributed import DistributedBacktest
     from headwater.spark.backtest.triggers.report import TriggerBacktest
 
 LONGEST = 200  # characters of a name that is looked for among files
@@ -57,6 +58,8 @@ def add_backtest(commands: Any) -> None:
     sub.add_argument("--bucket", default="auto", help="stretches of time: 15m, 1h, 1d, none (default: %(default)s)")
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the whole report as JSON (- for standard output)")
     sub.add_argument("--csv", type=Path, metavar="FOLDER", help="write its tables as CSV files")
+    sub.add_argument("--delay", default="20 ms", metavar="TIME", help="of a message between two nodes, one way, for "
+                     "triggers over several (default: %(default)s)")  # fmt: skip
     group = sub.add_argument_group("a pattern that is given as text")
     group.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter")
     group.add_argument("--alias", action="append", default=[], metavar="NAME=CHANNEL", help="another name of a channel")
@@ -71,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     from headwater.spark.backtest.patterns.asked import resolve_patterns
     from headwater.spark.backtest.patterns.run import backtest_patterns
     from headwater.spark.backtest.subscriptions import SINK
+    from headwater.spark.backtest.triggers.asked import over_several
+    from headwater.spark.backtest.triggers.distributed import backtest_distributed
     from headwater.spark.backtest.triggers.run import backtest_triggers
     from headwater.store.log.reader import ChannelReader, channel_types, channels
 
@@ -85,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     looked_at = [ChannelReader(args.log, name) for name in there] if several else events
     most = LOCAL_CHANGES if given.triggers else LOCAL_EVENTS
     engine = engine_of(args.engine, looked_at, master=args.master, remote=args.remote, most=most)
-    found: dict[str, Backtest | PatternBacktest | TriggerBacktest] = {}
+    found: dict[str, Backtest | PatternBacktest | TriggerBacktest | DistributedBacktest] = {}
     if given.patterns:  # what is wrong with them is told before anything is started
         resolve_patterns(tuple(given.patterns), channel_types(args.log), SINK)
     with session_of(engine, args.master, args.remote) as spark:
@@ -93,8 +98,11 @@ def run(args: argparse.Namespace) -> int:
             found[""] = backtest(spark, events, given, channel=channel, bucket=args.bucket)
         if given.patterns:
             found["patterns"] = backtest_patterns(spark, args.log, given.patterns, bucket=args.bucket, progress=True)
-        if given.triggers:
-            found["triggers"] = backtest_triggers(spark, args.log, given.triggers, bucket=args.bucket)
+        several_nodes = [each for each in given.triggers if over_several(each)]
+        if alone := [each for each in given.triggers if each not in several_nodes]:
+            found["triggers"] = backtest_triggers(spark, args.log, alone, bucket=args.bucket)
+        if several_nodes:
+            found["distributed"] = backtest_distributed(spark, args.log, several_nodes, delay=args.delay)
     if args.csv is not None:
         for report in found.values():
             report.write_csv(args.csv)

@@ -12,7 +12,7 @@ history = {minute = {over = "new.price", within = "60 s"}}   # or {count = "…"
 notify = {price = "new.price"}       # or true, an expression, or a list; true unless it is said
 veto = "no such price"               # with coupling = "within"
 
-Names without an owner are tried at every node of the recording.
+Names without an owner are tried at every node of the recording. One whose inputs are of several nodes needs no `on`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from headwater.errors import ConfigError, ConfigProblem, HeadwaterError, ObjectE
 from headwater.objects.triggers import definition
 from headwater.objects.triggers.definition import Trigger, count, over, was
 from headwater.objects.triggers.history import History
+from headwater.objects.zones.distribution import owners_of
 
 KEYS = ("name", "on", "when", "where", "type", "inputs", "history", "params", "notify", "veto", "coupling", "priority")
 OWNER = "//"
@@ -64,6 +65,11 @@ def owners(trigger: Trigger) -> set[str]:
     names = [each.name for each in trigger.on if each.name.startswith(OWNER)]
     names += [each.name for each in trigger.inputs.values() if each.name.startswith(OWNER)]
     return {name[2:].partition("/")[0] for name in names}
+
+
+def over_several(asked: AskedTrigger) -> bool:
+    """Whether it is one over objects of several nodes."""
+    return len(owners_of(asked.on, asked.inputs, "")) > 1
 
 
 def placed(asked: Iterable[AskedTrigger | Trigger], nodes: Sequence[str]) -> dict[str, list[Trigger]]:
@@ -134,8 +140,9 @@ def asked_of(reading: Reading, number: int, table: Mapping[str, Any]) -> AskedTr
     name = reading.named(table, place, number)
     place = f"{place} {name!r}"
     reading.known(table, KEYS, place)
+    spread = any(isinstance(each, str) and each.startswith(OWNER) for each in dict(inputs_of(table)).values())
     for key, expected in (("on", "what it listens to"), ("when", "'each' or 'becomes'")):
-        if key not in table:
+        if key not in table and not (spread and key == "on"):
             reading.say(f"{place} {key}", expected, "none")
     history: dict[str, History] = {}
     for key, given in reading.table(table, "history", place):
@@ -156,9 +163,17 @@ def asked_of(reading: Reading, number: int, table: Mapping[str, Any]) -> AskedTr
     }
     rest = {key: table[key] for key in ("where", "type", "veto", "coupling", "priority") if key in table}
     return AskedTrigger(
-        name=name, on=table.get("on", ""), when=table.get("when", ""), history=history, inputs=inputs, params=params,
-        notify=table.get("notify", "veto" not in table), place=f"{reading.where}: trigger {number}", **rest,
+        name=name, on=table.get("on", () if spread else ""), when=table.get("when", ""), history=history,
+        inputs=inputs, params=params, notify=table.get("notify", "veto" not in table),
+        place=f"{reading.where}: trigger {number}", **rest,
     )  # fmt: skip
+
+
+def inputs_of(table: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The names of the objects that a table reads, by input, as far as it is in its form."""
+    given = table.get("inputs", {})
+    for key, each in given.items() if isinstance(given, dict) else ():
+        yield key, each.get("name") if isinstance(each, dict) else each
 
 
 def _history(given: Mapping[str, Any]) -> History:
@@ -171,4 +186,4 @@ def _history(given: Mapping[str, Any]) -> History:
     return made
 
 
-__all__ = ["AskedTrigger", "Reading", "asked_of", "owners", "placed"]
+__all__ = ["AskedTrigger", "Reading", "asked_of", "over_several", "owners", "placed"]

@@ -7,10 +7,13 @@ for by Spark, or by this process, which then does the rest.
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -19,14 +22,13 @@ import msgspec
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError, ObjectError
 from headwater.objects.names import object_name
 from headwater.objects.object_types import packed
-from headwater.objects.triggers import events
 from headwater.objects.zones.distribution import Spread, spread
 from headwater.objects.zones.rehearsal import Changed, Rehearsal, Step, merged
 from headwater.spark.backtest.report import ENGINES, moment, plain
 from headwater.spark.backtest.triggers import frames, local
 from headwater.spark.backtest.triggers.asked import AskedTrigger
 from headwater.spark.backtest.triggers.recording import Entry, Objects, OfNode, Package, Table
-from headwater.spark.backtest.triggers.run import source_of
+from headwater.spark.backtest.triggers.run import length_of, source_of
 from headwater.spark.backtest.triggers.sources import FrameSource, LogSource
 from headwater.text_tables import aligned
 from headwater.types import EventType
@@ -91,6 +93,20 @@ class DistributedBacktest:
     def to_json(self, *, indent: int | None = 1) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
+    def write_csv(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """distributed.csv, with a row for each trigger."""
+        where = Path(folder)
+        where.mkdir(parents=True, exist_ok=True)
+        path = where / "distributed.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["name", "changes", "fired", "zones", "zones bytes", "simple", "simple bytes"])
+            for row in self.triggers:
+                zones = ("", "") if row.zones is None else (row.zones.messages, row.zones.bytes)
+                writer.writerow([row.name, sum(row.changes.values()), len(row.firings), *zones, row.simple.messages,
+                                 row.simple.bytes])  # fmt: skip
+        return [path]
+
     def __str__(self) -> str:
         lines = [f"{len(self.triggers):,} triggers over several nodes, {1000 * self.delay:g} ms from one to another"]
         head = ["name", "changes", "fired", "zones", "bytes", "simple", "bytes", "fewer"]
@@ -129,7 +145,7 @@ def backtest_distributed(
     `delay` is how long a message takes, and `beat` how often links have a heartbeat; nothing is lost. `spark` and `log`
     are as in `backtest_triggers`. They are as if installed before the first change."""
     started = monotonic()
-    lengths = {"delay": _length("delay", delay), "beat": _length("beat", beat)}
+    lengths = {"delay": length_of("delay", delay), "beat": length_of("beat", beat)}
     source = source_of(spark, log, types)
     wanted = _spread(spark, source, list(triggers))
     rows = [_row(spark, source, each, **lengths) for each in wanted]
@@ -142,16 +158,6 @@ def backtest_distributed(
         engine="local" if spark is None else "spark",
         notes=tuple(notes),
     )
-
-
-def _length(name: str, text: str) -> int:
-    try:
-        length, rest = events.duration(text)
-    except (TypeError, ValueError) as error:
-        raise ConfigError([ConfigProblem(f"backtest: {name}", "a length of time, such as 20 ms", str(error))]) from None
-    if rest:
-        raise ConfigError([ConfigProblem(f"backtest: {name}", "a length of time, such as 20 ms", repr(text))])
-    return length
 
 
 # ── what is tried ──

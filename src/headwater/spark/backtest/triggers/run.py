@@ -16,7 +16,7 @@ from typing import Any
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.late import pa, pc
 from headwater.objects.object_types import packed
-from headwater.objects.triggers import definition
+from headwater.objects.triggers import definition, events
 from headwater.objects.triggers.definition import Trigger
 from headwater.objects.triggers.installed import Installed
 from headwater.spark.backtest.backtest import bucket_width
@@ -110,6 +110,17 @@ def source_of(spark: Any, log: Any, types: Mapping[str, Any] | None) -> LogSourc
     if spark is None:
         raise _problem("log", "the folder of a log, in this process", "DataFrames", "give the session that has them")
     return FrameSource(log, types or {})
+
+
+def length_of(name: str, text: str) -> int:
+    """A length of time that was given, in microseconds."""
+    try:
+        length, rest = events.duration(text)
+    except (TypeError, ValueError) as error:
+        raise _problem(name, "a length of time, such as 20 ms", str(error)) from None
+    if rest:
+        raise _problem(name, "a length of time, such as 20 ms", repr(text))
+    return length
 
 
 def _problem(place: str, expected: str, found: str, hint: str | None = None) -> ConfigError:
@@ -300,4 +311,4 @@ def _notes(tally: Tally, installed: Sequence[Installed], tables: Sequence[Table]
             yield f"{name}: failed {counted.failed:,} times: {counted.failure}"
 
 
-__all__ = ["backtest_triggers", "source_of"]
+__all__ = ["backtest_triggers", "length_of", "source_of"]
