@@ -69,7 +69,7 @@ def test_backtests(folder: Path) -> None:
     names = run_page("docs/backtest.md", folder, written=at(folder))
     assert names["report"].subscription("god").events == 3
     assert names["tried"].counts()["low"]["fired"] == 1
-    assert len(names["row"].firings) == 1 and names["coarse"].messages.events == 4
+    assert len(names["row"].firings) == 1 and names["coarse"].messages.events == 3
 
 
 def test_ingest(folder: Path) -> None:
