@@ -127,7 +127,8 @@ class NatsBridge(Bridge):
             except (TimeoutError, NatsError, OSError) as error:
                 log.warning("bridge %s: the server is not there (%s); trying again", self.name, error)
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), PAUSE_SECONDS)
+                    async with asyncio.timeout(PAUSE_SECONDS):
+                        await self._over.wait()
         if self.closing.is_set():
             return
         await self._back()

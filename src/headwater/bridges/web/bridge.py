@@ -297,7 +297,7 @@ class WebBridge(Service):
         """Server-sent events, until the client leaves; with Last-Event-ID it goes on where it was."""
         identity = await self._identity(request)
         session = await self._followed(request, identity)
-        feed = session.feeds[0]
+        feed, turn = session.feeds[0], session.turn
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
@@ -310,15 +310,19 @@ class WebBridge(Service):
                 self._serving,
                 session,
                 functools.partial(_send_lines, response, session.key),
-                lambda: asyncio.wait_for(response.write(b": \n\n"), self.limits.write),
+                functools.partial(self._sign_of_life, response),
             )
             if feed.why:
                 await response.write(b"event: ended\ndata: " + json.dumps(feed.why).encode() + b"\n\n")
         except (ConnectionError, TimeoutError):
             pass
         finally:
-            self._serving.sessions.leave(session, monotonic())
+            self._serving.sessions.leave(session, turn, monotonic())
         return response
+
+    async def _sign_of_life(self, response: web.StreamResponse) -> None:
+        async with asyncio.timeout(self.limits.write):
+            await response.write(b": \n\n")
 
     async def _followed(self, request: web.Request, identity: Identity) -> Session:
         """The session of a client that follows a channel: one that it had, or a new one."""

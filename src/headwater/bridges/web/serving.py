@@ -78,13 +78,15 @@ async def send_until_gone(
     send: Callable[[int, Any, Portion], Awaitable[None]],
     idle: Callable[[], Awaitable[Any]] | None = None,
 ) -> None:
-    """Send what there is whenever there is something, until all subscriptions of a follower have ended."""
-    stirred = asyncio.Event()
+    """Send what there is whenever there is something, until all subscriptions of a follower have ended, or the client
+    has come by another connection."""
+    stirred, turn = asyncio.Event(), session.turn
     session.wake = stirred.set
     stirred.set()
-    while not serving.ending.is_set():
+    while not serving.ending.is_set() and session.turn == turn:
         try:
-            await asyncio.wait_for(stirred.wait(), serving.limits.ping)
+            async with asyncio.timeout(serving.limits.ping):  # and not wait_for, which may swallow that it is cancelled
+                await stirred.wait()
         except TimeoutError:
             if idle is not None:
                 await idle()
@@ -94,7 +96,8 @@ async def send_until_gone(
             while (portion := feed.take()) is not None:
                 serving.counts["sent"] += len(portion.events)
                 serving.counts["dropped"] += portion.dropped
-                await asyncio.wait_for(send(id, feed, portion), serving.limits.write)
+                async with asyncio.timeout(serving.limits.write):
+                    await send(id, feed, portion)
             if feed.why and idle is not None:
                 return
 

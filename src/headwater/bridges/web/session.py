@@ -116,6 +116,7 @@ class Session:
     identity: Identity
     feeds: dict[int, Feed] = field(default_factory=dict)
     left: float | None = None  # when its connection ended; None while it has one
+    turn: int = 0  # of its connections: an earlier one has no say any more
     wake: Callable[[], None] = lambda: None  # tells its connection that there is something to send
 
     def pending(self) -> Iterator[tuple[int, Feed]]:
@@ -150,13 +151,18 @@ class Sessions:
         if found is None or (found.identity.user, found.identity.how) != (identity.user, identity.how):
             return None
         found.left, found.identity = None, identity
+        found.turn += 1
+        found.wake()  # a connection that it still has finds that it is over
         for id, feed in found.feeds.items():
             feed.resume(after.get(str(id), 0))
         return found
 
-    def leave(self, session: Session, now: float) -> None:
-        """Its connection has ended: it is kept for a while."""
+    def leave(self, session: Session, turn: int, now: float) -> bool:
+        """A connection of it has ended: if that was its last, it is kept for a while."""
+        if session.turn != turn:
+            return False
         session.left, session.wake = now, lambda: None
+        return True
 
     def end(self, session: Session) -> list[Feed]:
         """It is no more: the subscriptions that are to be cancelled."""

@@ -33,26 +33,32 @@ class SocketServer:
         )
         await socket.prepare(request)
         try:
-            session = await asyncio.wait_for(self._greeted(request, socket), self._serving.limits.hello)
+            async with asyncio.timeout(self._serving.limits.hello):
+                welcome = await self._greeted(request, socket)
         except TimeoutError:
             await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"expected a hello")
             return socket
-        if session is None:
+        if welcome is None:
             return socket
-        sending = asyncio.create_task(self._send_all(session, socket))
+        session, text = welcome
+        turn, sending = session.turn, None
         try:
+            await socket.send_str(text)
+            sending = asyncio.create_task(self._send_all(session, socket))
             await self._hear(session, socket)
         finally:
-            sending.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await sending
-            self._serving.sessions.leave(session, monotonic())
-            if socket.close_code == WSCloseCode.OK or self._serving.ending.is_set():
+            if sending is not None:
+                sending.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await sending
+            if self._serving.sessions.leave(session, turn, monotonic()) and (
+                socket.close_code == WSCloseCode.OK or self._serving.ending.is_set()
+            ):
                 self._serving.end(session)  # it has said goodbye
         return socket
 
-    async def _greeted(self, request: web.Request, socket: web.WebSocketResponse) -> Session | None:
-        """The session of who has said who it is; None if it was parted with."""
+    async def _greeted(self, request: web.Request, socket: web.WebSocketResponse) -> tuple[Session, str] | None:
+        """The session of who has said who it is, and what it is told; None if it was parted with."""
         first = await socket.receive()
         if first.type != WSMsgType.TEXT:
             await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"expected text")
@@ -75,8 +81,7 @@ class SocketServer:
             except web.HTTPServiceUnavailable as error:
                 await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=error.reason.encode())
                 return None
-        await socket.send_str(said_as(op="welcome", session=session.key, resumed=resumed, user=identity.user))
-        return session
+        return session, said_as(op="welcome", session=session.key, resumed=resumed, user=identity.user)
 
     async def _hear(self, session: Session, socket: web.WebSocketResponse) -> None:
         """What a client says, one message after the other, no faster than it may."""
@@ -101,7 +106,8 @@ class SocketServer:
                 return
             answer = await self._answer(session, said)
             if answer is not None:
-                await asyncio.wait_for(socket.send_str(answer), self._serving.limits.write)
+                async with asyncio.timeout(self._serving.limits.write):
+                    await socket.send_str(answer)
             session.wake()
 
     async def _answer(self, session: Session, said: messages.Message) -> str | None:
