@@ -295,6 +295,20 @@ def test_a_home_that_asks_for_too_much_is_refused(make: Nodes, tmp_path: Path, m
     eventually(lambda: fleet.count == 1)
 
 
+def test_what_checking_takes_is_the_homes(make: Nodes, tmp_path: Path) -> None:
+    """Beyond its budget it is told to come later, and gets it when there is some again."""
+    fleet = Fleet(make, tmp_path)
+    first = fleet.install()
+    decided(first, False)
+    carrier = fleet.nodes["north"]._zones.carrier  # type: ignore[union-attr]
+    carrier._budgets.spend(fleet.nodes["desk"].id, 2.0)
+    second = fleet.install("second", where="a.x > b.x + 1")
+    eventually(lambda: "processor time" in second.report()["refused"].get("north", ""))
+    carrier._budgets.spend(fleet.nodes["desk"].id, -2.0)
+    decided(second, False)
+    assert not second.report()["refused"]
+
+
 def test_an_action_that_goes_too_far_is_told_and_not_tried_again(make: Nodes, tmp_path: Path) -> None:
     """Its turn is undone, what was decided is not."""
     from headwater.objects.turn import Cascades

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.errors import ClosedError, FrameError, HeadwaterError
+from headwater.federation.objects.budgets import Budgets
 from headwater.federation.objects.zone_terms import terms_of
 from headwater.federation.peers.post_registry import post
 from headwater.federation.wire import zone_posts as wire
@@ -58,6 +59,7 @@ class ZoneCarrier:
         self._errands: Counter[str] = Counter()  # of homes, that wait for their turns
         self._renewed: dict[tuple[str, bytes], float] = {}
         self._held: dict[str, deque[bytes]] = {}
+        self._budgets = Budgets()
         self._beats = 0
         self.posted = self.came = self.lost = self.refused = 0
         context.scheduler.watchers.append(self._linked)
@@ -220,7 +222,7 @@ class ZoneCarrier:
                 principal = None if peer is None else peer.principal
                 if peer is not None and principal is None:
                     self.gone(home, key, "")  # who it is will be known in a moment
-                elif principal is not None and (why := self._forbidden(objects, form, principal)):
+                elif principal is not None and (why := self._forbidden(objects, form, principal, home)):
                     self.gone(home, key, why)
                 else:
                     self._renewed[home, key] = now
@@ -264,7 +266,7 @@ class ZoneCarrier:
 
     # ── rights ──
 
-    def _forbidden(self, objects: Objects, form: bytes, principal: Principal) -> str:
+    def _forbidden(self, objects: Objects, form: bytes, principal: Principal, home: str) -> str:
         """Why a home may not have this measured; nothing if it may."""
         from headwater.federation.objects.rights import open_types
         from headwater.objects.zones.part_form import unpack_form
@@ -274,9 +276,18 @@ class ZoneCarrier:
         except HeadwaterError as error:
             return str(error)
         closed = sorted(wanted - open_types(self._context, objects, principal))
-        return (
-            f"expected types that it may subscribe to and install code on, found {', '.join(closed)}" if closed else ""
-        )
+        if not closed:
+            return self._unsound(objects, form, home)
+        return f"expected types that it may subscribe to and install code on, found {', '.join(closed)}"
+
+    def _unsound(self, objects: Objects, form: bytes, home: str) -> str:
+        """What is wrong with a part; nothing if it can be run. What checking it takes is the home's."""
+        try:
+            with self._budgets.measured(home):
+                objects.watches.prepare(form)
+        except HeadwaterError as error:
+            return str(error)
+        return ""
 
     def _examine(self, objects: Objects) -> None:
         """Rights may have been taken away since, and homes may be gone for good."""

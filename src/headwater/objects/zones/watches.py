@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headwater.objects.reactions import Moment, Occurrence
 
 MOST_WATCHES = 1_000  # of one home
+PREPARED = 256  # parts that were checked, and wait for their turn
 Place = tuple[str, bytes]  # a home, and its key for a watch
 _encode = msgspec.msgpack.Encoder().encode
 _state = msgpack_decoder(OwnerState).decode
@@ -75,6 +76,15 @@ class Watches(Observer):
         self._late: set[Place] = set()  # of these, heartbeats that are due
         self.lost: dict[Place, str] = {}  # watches of the file that cannot be run any more, and why
         self.reported = 0
+        self._prepared: dict[bytes, Measure] = {}
+
+    def prepare(self, form: bytes) -> None:
+        """Check a part before its turn, which need not do so then; ObjectError with what is wrong with it."""
+        made = measure_of(form, self.type_named)
+        with self._lock:
+            self._prepared[form] = made
+            while len(self._prepared) > PREPARED:
+                del self._prepared[next(iter(self._prepared))]
 
     @property
     def errands(self) -> Mapping[str, Errand]:
@@ -156,8 +166,10 @@ class Watches(Observer):
         place = operation.name, key
         if place in self._all:
             return
+        with self._lock:
+            prepared = self._prepared.pop(form, None)
         try:
-            measure = measure_of(form, self.type_named)
+            measure = prepared or measure_of(form, self.type_named)
             if sum(home == operation.name for home, _ in self._all) >= MOST_WATCHES:
                 raise ObjectError(f"expected at most {MOST_WATCHES:,} triggers of a node, found as many; remove some")
         except ObjectError as error:
