@@ -122,6 +122,18 @@ def test_a_node_that_is_away_makes_it_unknown_and_all_is_known_again(make: Nodes
     assert said is not None
 
 
+def test_an_owner_that_never_was_is_waited_for(make: Nodes, tmp_path: Path) -> None:
+    """With the type given, the trigger is there before its owner; that nothing is known is said, and who is missing."""
+    fleet = Fleet(make, tmp_path, ["south"])
+    trigger = fleet.install(inputs={"a": ("//north/car", "Car"), "b": "//south/car"})
+    eventually(lambda: trigger.unknown_since is not None)
+    assert trigger.holds is None and "north has not answered yet" in trigger.explain()
+    fleet.open("north")
+    decided(trigger, False)  # there is no car yet
+    fleet.create("north", x=101.0)
+    eventually(lambda: fleet.count == 1)
+
+
 def test_a_home_that_was_away_fires_once_for_what_happened_meanwhile(make: Nodes, tmp_path: Path) -> None:
     """The owners remember it, and everything is in the file."""
     fleet = Fleet(make, tmp_path)
