@@ -18,6 +18,14 @@ EXAMPLES = sorted(FOLDER.glob("*.py"))
 ARGUMENTS = {"four_executions.py": ["20000"]}
 PROMISES = {
     "backtest.py": ["visitors would receive 600 of 1800 events", "What would cross between nodes", "merging saves"],
+    "building.py": [
+        "ann sees ann in 0.01, bob in 1.01, eve in 1.01, bob in 2.01\nbob sees bob in 1.01, bob in 2.01\neve sees",
+        "bob hears of the lights of 1.02, 2.03\neve hears of the lights of 1.02, 1.03\n",
+        "for bob the door of floor 2 opens\nfor bob the door of floor 1 stays shut\nfor ann the door of floor 0 opens",
+        "for eve the door of floor 1 stays shut",
+        "version 2 holds from {'ie.tcd.sighting': {'badges': 4}} on\neve is told: not allowed: policy",
+        "eve has seen 1, ann 5",
+    ],
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
     "eco_world.py": [
         "B has 'x > 10 and y > 10' of A, C has 'x > 10 and y > 10' of A",

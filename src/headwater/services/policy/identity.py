@@ -79,7 +79,8 @@ class Identity:
         who = f'user "{self.user}"' if self.user else "nobody in particular"
         device = f' on "{self.device}"' if self.device else ""
         kind = f" ({self.device_kind})" if self.device_kind else ""
-        node = f" at {self.node.rpartition('.')[0] or self.node}" if self.node else ""
+        name, dot, _ = self.node.rpartition(".")  # of an id, which ends with the beginning of a fingerprint
+        node = f" at {name if dot else self.node}" if (name if dot else self.node) else ""
         return f"{who}{device}{kind}{node}"
 
 
