@@ -438,3 +438,34 @@ def test_bridges_that_cannot_be(tmp_path: Path) -> None:
                 WebBridge(node, listen, **options)  # type: ignore[arg-type]
         with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="may listen"):
             node.services.add(WebBridge(node, f"127.0.0.1:{taken.getsockname()[1]}"))
+
+
+def test_a_policy_decides_of_web_clients_and_changes_what_they_get() -> None:
+    from headwater.policy import ChannelPolicy, Clause
+
+    def shows(**clause: Any) -> ChannelPolicy:
+        return ChannelPolicy(name="doors", channel="doors", type=Door, clauses=[Clause(**clause)])
+
+    async def test() -> None:
+        users = {"node": "n", "ann": "a"}
+        security = Security(user="node", password="n", users=users, rules=[Rule("**", "*")])
+        with Node("house", listen="127.0.0.1:0", security=security) as node:
+            source = node.channel("doors", Door).source()
+            node.policies.set(shows(show="name = :user"))
+            async with bridge(node) as made, client(made, user="ann", password="a") as (ann, _):
+                await ann.say(op="subscribe", id=1, channel="doors", where="floor > 0")
+                await ann.hear("subscribed")
+                for floor, name in ((0, "ann"), (1, "bob"), (2, "ann")):
+                    source.publish(floor=floor, name=name)
+                await ann.until(1)
+                assert [event[2]["floor"] for event in ann.events] == [2]
+                await asyncio.to_thread(node.policies.set, shows(show="true"))
+                source.publish(floor=3, name="bob")
+                await ann.until(2)
+                await asyncio.to_thread(node.policies.set, shows(who="bob", show="true"))
+                source.publish(floor=4, name="ann")
+                told = await ann.hear("ended")
+                assert 'no clause about user "ann"' in told["why"]
+                assert [event[2]["floor"] for event in ann.events] == [2, 3]
+
+    run(test)

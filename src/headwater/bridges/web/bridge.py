@@ -113,6 +113,8 @@ class WebBridge(Service):
         self._opened.wait()
         if self._failure is not None:
             raise self._failure
+        if self._node._policies is not None:
+            self._node._policies.watch(self._feeds.rejudge)
 
     def stop(self) -> None:
         """Part with everybody."""

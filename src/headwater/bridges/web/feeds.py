@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from headwater.bridges.web.session import MOST_FEEDS, Feed
 from headwater.errors import FrameError, HeadwaterError
@@ -39,6 +40,7 @@ class Feeds:
     def __init__(self, node: Node, gate: Gate, shows: Callable[[str], bool]) -> None:
         self._node, self._gate, self._shows = node, gate, shows
         self._sources: dict[str, Source[Any]] = {}
+        self._open: WeakKeyDictionary[Feed, tuple[Identity, Callable[[], None]]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def listed(self, identity: Identity) -> list[dict[str, Any]]:
@@ -80,8 +82,41 @@ class Feeds:
         if type is None and not asked.binary:
             raise FrameError(f"channel {asked.channel!r}: expected binary for a channel of bytes, found JSON")
         options: dict[str, Any] = {"history": asked.history} if asked.history else {}
+        with self._lock:  # before it is judged for the last time: a policy that changes meanwhile finds it
+            self._open[feed] = identity, stir
         feed.subscription = channel.subscribe(came, interest, dispatch="inline", **options)
+        self._rejudge(feed, identity, stir, interest)
         return feed
+
+    def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
+        """Policies of these channels have changed, or where somebody is: what clients get changes at a point of each
+        source. `backlog`: what waits for them does not leave any more; who gets nothing from now on is told why."""
+        with self._lock:
+            found = [(feed, *rest) for feed, rest in self._open.items() if concerns(feed.asked[0])]
+        for feed, identity, stir in found:
+            if feed.subscription is not None and not feed.why:
+                changed = self._rejudge(feed, identity, stir, None, anew=True)
+                if backlog and changed:
+                    feed.withhold()
+                    stir()
+
+    def _rejudge(
+        self, feed: Feed, identity: Identity, stir: Callable[[], None], made: Interest | None, *, anew: bool = False
+    ) -> bool:
+        """Have a subscription get what its client may have now; whether that may be something else than before."""
+        channel, where, params = feed.asked
+        try:
+            interest = self._interest(identity, self._allowed(identity, "subscribe", channel), where, params)
+        except HeadwaterError as error:
+            feed.withhold()
+            feed.subscription.cancel()
+            feed.why = str(error)
+            stir()
+            return False
+        if not anew and _same(made, interest):
+            return False
+        feed.subscription.change(where=interest if interest is not None else "true")
+        return True
 
     def change(self, identity: Identity, feed: Feed | None, asked: Change) -> dict[str, int]:
         """Another interest for a subscription: from which event of each source on."""
@@ -135,6 +170,12 @@ class Feeds:
         wanted = Interest(where, channel.type, params=params, notation="predicate") if where else None
         verdict = self._gate.decide(identity, "subscribe", channel.name)
         return restricted(wanted, verdict.interest, channel.type) if isinstance(verdict, Restrict) else wanted
+
+
+def _same(one: Interest | None, other: Interest | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.fingerprint == other.fingerprint and one.params == other.params
 
 
 __all__ = ["Feeds", "Refused"]

@@ -39,6 +39,7 @@ class Gate:
         engine = node._engine
         self.security = Security() if engine is None else engine.context.security
         self.alone = engine is None
+        self._decisions = None if engine is None else engine.context.decisions
         self.anonymous, self._issuers = anonymous, tuple(issuers)
         self._failed: OrderedDict[str, list[float]] = OrderedDict()
 
@@ -96,9 +97,9 @@ class Gate:
 
     def decide(self, identity: Identity, action: Action, channel: str) -> Verdict:
         """Whether it may do this on a channel, and which part of it, and why."""
-        if self.alone:
+        if self._decisions is None:
             return Allow("a node without a network allows everything to who is let in")
-        return self.security.decide(_principal(identity), action, channel)
+        return self._decisions.decide_of(identity, _principal(identity), action, channel)
 
     def sees(self, identity: Identity) -> Callable[[str], bool]:
         """Of names of channels, whether it may know of them."""

@@ -100,6 +100,8 @@ async def send_until_gone(
                     await send(id, feed, portion)
             if feed.why and idle is not None:
                 return
+            if feed.why and id in session.feeds:  # nothing was left to send with it
+                await asyncio.wait_for(send(id, feed, Portion(feed.number + 1, [], 0)), serving.limits.write)
 
 
 def said_as(**fields: Any) -> str:

@@ -92,6 +92,15 @@ class Feed:
         with self._lock:
             self._bytes -= sum(len(slot.data) for slot in self._ring.release(min(upto, self.sent)))
 
+    def withhold(self) -> None:
+        """Nothing of what waits, or may have to go again, leaves any more: it counts as dropped."""
+        with self._lock:
+            self._ring.clear()
+            self._bytes = 0
+            self.dropped += self.number - self.sent
+            self._untold += self.number - self.sent
+            self.sent = self.number
+
     def resume(self, after: int) -> None:
         """The client is back, and has events up to this number: the rest goes again, as far as it is kept."""
         with self._lock:

@@ -181,8 +181,8 @@ class ObjectServer:
         path, name, record, turn, at = row
         found = self._objects.engine.types[name]
         now = found.type.decode(record)
-        change = {"object": f"//{self._context.name}/{path}", "op": "created", "old": None, "new": now,
-                  "turn": turn, "at": datetime.fromtimestamp(at / 1e6, UTC)}  # fmt: skip
+        change = {"object": f"//{self._context.name}/{path}", "op": "created", "old": None, "new": now}
+        change |= {"turn": turn, "step": 0, "position": 0, "member": None, "at": datetime.fromtimestamp(at / 1e6, UTC)}
         try:
             limit = verdict.interest
             fits = limit.type.record == found.change.record

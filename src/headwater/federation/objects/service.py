@@ -77,7 +77,7 @@ class ObjectService(Service):
             self.refused += 1
             return Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS])
 
-    def rejudge(self, concerns: Callable[[str], bool]) -> None:
+    def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
         """Policies have changed."""
         if self._servers is not None:
             self._servers[1].rejudge(concerns)

@@ -267,7 +267,7 @@ class PatternService(Service):
             self._states.pop((caller.peer.id, request.name), None)
         return PatternPage(data)
 
-    def rejudge(self, concerns: Callable[[str], bool]) -> None:
+    def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
         """Policies of these channels have changed, or where somebody is: what was made of events by others is not to be
         told any more. Whose pattern it is may ask for it again."""
         for name, each in list(self._foreign.items()):

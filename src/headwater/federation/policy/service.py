@@ -55,6 +55,7 @@ log = logging.getLogger("headwater.federation")
 LOOK_SECONDS = 0.25  # after which it is seen that a lease is over
 SETTLE_SECONDS = 2.0  # for which a change waits for answers that were decided before it
 ANSWER_SECONDS = 10.0
+Watcher = Callable[[Callable[[str], bool], bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class PolicyService(Service):
         self._asking: dict[str, float] = {}  # by policy node, when it was asked last
         self._closed_for = ""
         self._expired: frozenset[str] = frozenset()
-        self._watchers: list[Callable[[Callable[[str], bool]], None]] = []
+        self._watchers: list[Watcher] = []
         self._own = _own_principal(context)
         self._sets = self._settings is None or self._settings.signed_by(self._own)
 
@@ -138,8 +139,9 @@ class PolicyService(Service):
             (WhyPolicy, self._on_why),
         )
 
-    def watch(self, changed: Callable[[Callable[[str], bool]], None]) -> None:
-        """Have a part told when policies have changed, by a function that says of a channel whether of that."""
+    def watch(self, changed: Watcher) -> None:
+        """Have a part told when policies have changed, by a function that says of a channel whether of that, and True;
+        or, with False, where somebody is."""
         self._watchers.append(changed)
 
     # ── setting them ──
@@ -242,7 +244,7 @@ class PolicyService(Service):
         """Policies of these channels are others, or closed, or not any more."""
         points = self._rejudgement.policies_changed(concerns)
         for each in self._watchers:
-            each(concerns)
+            each(concerns, True)
         if not self._decisions.settle(SETTLE_SECONDS):
             log.warning("node %s: answers that were decided by earlier policies take long", self._context.name)
         return points
@@ -370,7 +372,7 @@ class PolicyService(Service):
             concerns = _either(*policies)
             self._rejudgement.moved(concerns, user)
             for each in self._watchers:
-                self._work(partial(each, concerns))
+                self._work(partial(each, concerns, False))
 
     # ── asking ──
 

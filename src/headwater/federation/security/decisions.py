@@ -143,6 +143,15 @@ class Decisions:
         self._tell(identity, action, channel, found)
         return found
 
+    def decide_of(self, identity: Identity, principal: Principal, action: Action, channel: str) -> Verdict:
+        """The same for somebody whom this node knows itself: a client of a bridge, as the rules know it."""
+        verdict = self.security.decide(principal, action, channel)
+        if not verdict or not self.governed(channel):
+            return verdict
+        found = together(verdict, self.judge(identity, action, channel))
+        self._tell(identity, action, channel, found)
+        return found
+
     def judge(self, identity: Identity, action: Action, channel: str) -> Verdict:
         """What the policies in force say of somebody, without the rules."""
         why = self.closed(channel)
