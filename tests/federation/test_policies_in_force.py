@@ -211,10 +211,11 @@ def test_history_and_logs_show_no_more_than_the_policy(make: Nodes, tmp_path: Pa
     lab.policies.set(HIDES)
     log, derived = Log(), Log()
     bob.channel(CHANNEL, TYPE).subscribe(log, history=100)
+    make.ready(bob)
+    assert seen(log, 4) == [1, 4, 7, 10]
     lab.channel(CHANNEL).derive("ie.tcd.low", "n < 6")
     bob.channel(CHANNEL).derive("ie.tcd.low", "n < 6").subscribe(derived)
     make.ready(bob)
-    assert seen(log, 4) == [1, 4, 7, 10]
     with LogClient(lab.endpoints[0], security=security("bob")) as client:
         assert badges(client) == [1, 4, 7, 10]
         lab.policies.set(
