@@ -1,4 +1,4 @@
-"""A trigger tried on what was recorded, before it is installed. Run it: `python examples/trigger_backtest.py`."""
+"""A trigger, and a replica, tried on what was recorded first. Run it: `python examples/trigger_backtest.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headwater import Node
 from headwater.objects import over
-from headwater.spark.backtest import AskedTrigger, backtest_triggers
+from headwater.spark.backtest import AskedTrigger, backtest_levels, backtest_triggers
 from headwater.testing import ManualClock, Recorder
 
 with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +41,14 @@ with tempfile.TemporaryDirectory() as folder:
     for name, counts in found.counts().items():
         print(f"{name} would have told of it {counts['messages']} times")
 
-    # 3. It is installed as it was tried, and goes on where the recording ends.
+    # 3. A desk elsewhere wants to have the level at hand: what would a replica have cost, and how far off was it?
+    levels = {"fine": {"level": 0.25}, "coarse": {"level": 2.0}}
+    for row in backtest_levels(None, root / "events", "hall/*", type="Tank", levels=levels, delay="200 ms").levels:
+        off = row.met["level"]
+        far = f"off by {off.half:.2g} or less half the time, {off.greatest:.2g} at most"
+        print(f"{row.name}: {row.messages.events} messages of {off.measured}; {far}")
+
+    # 4. It is installed as it was tried, and goes on where the recording ends.
     with Node("plant", state=root / "plant.state", log=root / "events", clock=clock) as node:
         heard = Recorder()
         node.objects.trigger("above-8", params={"limit": 8.0}, **high).subscribe(heard)

@@ -77,7 +77,12 @@ PROMISES = {
         "below the new limit: 75, 2 turns after it was given\nwithin a minute: from 91 to 75\n",
         "2 alerts, the worst at 75, in 6 trades",
     ],
-    "trigger_backtest.py": ["721 changes of plant, 4 triggers", "above-8 would have told of it 11 times", "live: 8.4"],
+    "trigger_backtest.py": [
+        "721 changes of plant, 4 triggers",
+        "above-8 would have told of it 11 times",
+        "coarse: 10 messages of 721",
+        "live: 8.4",
+    ],
     "vehicles.py": [
         "the van is at 30\n",
         "2 l are left\n",
