@@ -39,8 +39,12 @@ def test_a_source_in_another_federation_is_found_by_name_and_nobody_else_there(m
     having.advertise(DOOR)
     assert [each.name for each in looking.lookup(DOOR, fresh=True).places] == ["porter"]
     heard: Recorder = Recorder()
-    with looking.subscribe(DOOR, heard, "open and n > 3") as subscription:
-        assert subscription.ready(GUARD), subscription.missing
+    told: list[tuple[int, str]] = []
+    with (
+        looking.subscribe(DOOR, heard, "open and n > 3") as subscription,
+        looking.subscribe(DOOR, lambda event, about: told.append((event.n, about.source)), "n == 0") as other,
+    ):
+        assert subscription.ready(GUARD) and other.ready(GUARD), subscription.missing
         for number in range(10):
             front.publish(open=number % 2 == 0, n=number)
         assert [event.n for event in heard.wait(3)] == [4, 6, 8]
@@ -54,6 +58,7 @@ def test_a_source_in_another_federation_is_found_by_name_and_nobody_else_there(m
         assert list(points) and all(place.endswith("@ucc") for place in points)
         front.publish(open=False, n=11)
         assert heard.wait(4)[-1].n == 11
+        eventually(lambda: told == [(0, "front")], "the other has had its one")
 
 
 def test_a_name_is_watched_and_a_subscription_follows_its_sources(made: Campus) -> None:
@@ -110,6 +115,11 @@ def test_a_durable_subscription_to_another_federation_needs_a_gateway(made: Camp
         looking.subscribe(DOOR, print, name="kept", delivery=Reliable(durable=True))
     with pytest.raises(SubscriptionError, match="expected a function"):
         looking.subscribe(DOOR, "open")  # type: ignore[arg-type]
+
+    async def handler(event: object) -> None: ...
+
+    with pytest.raises(SubscriptionError, match="a coroutine function"):
+        looking.subscribe(DOOR, handler)
 
 
 def test_an_insider_without_consent_is_not_heard_though_it_has_such_a_channel(made: Campus) -> None:

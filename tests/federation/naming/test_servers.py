@@ -9,9 +9,13 @@ from contextlib import suppress
 
 import pytest
 
-from headwater.names import NameChange
+from headwater.errors import FederationError, SecurityError
+from headwater.federation.naming.signatures import sign_zone
+from headwater.federation.security.identity import Identity
+from headwater.names import Delegation, NameChange, Names, NameUnresolved, NodeAddress
+from headwater.services.naming.zone import Zone
 from headwater.testing import Recorder, eventually
-from tests.federation.naming.campus import GUARD, Campus, address_of, campus
+from tests.federation.naming.campus import GUARD, Campus, address_of, campus, owner
 from tests.federation.relays import Relay
 
 DOOR = "ie.ucc.door"
@@ -88,6 +92,48 @@ def test_after_a_split_has_healed_the_servers_of_a_domain_agree(made: Campus) ->
         eventually(lambda: sources(first) == sources(second) == {"here", "there"}, "they agree")
         assert first.server.table("ie.ucc").sums == second.server.table("ie.ucc").sums  # type: ignore[union-attr]
         assert sources(second, "ie.ucc.window") == set() and sources(first, "ie.ucc.lift") == {"there"}
+
+
+def test_a_domain_is_given_to_somebody_else_while_everything_runs(made: Campus) -> None:
+    """The root's owner signs another zone: what the first owner of the part has said is not believed any more."""
+    old, new = made.hub("old", "old"), made.hub("new", "new")
+    root = made.serve_root({"ie.ucc": [old]})
+    made.serve("ie.ucc", old)
+    names = made.use(made.node("desk", made.root), made.root)
+    assert names.lookup(DOOR).domain == "ie.ucc"
+    buyer = Identity.ephemeral("owner")
+    zone = root.book.known(".").zone  # type: ignore[union-attr]
+    given = Zone(".", zone.servers, {"ie.ucc": Delegation(buyer.fingerprint, (address_of(new),))}, zone.ttl)
+    with pytest.raises(SecurityError) as caught:
+        root.renew(sign_zone(buyer, given, 2**50))  # who is to have it cannot say so
+    assert caught.value.reason == "owner"
+    root.renew(sign_zone(owner("."), given, 2**50))
+    with pytest.raises(FederationError, match="not served here"):
+        root.renew(sign_zone(buyer, Zone("ie.ucc", (address_of(new),)), 1))
+    with pytest.raises(NameUnresolved, match=r"'ie.ucc'"):  # the new owner does not serve it yet
+        names.lookup(DOOR, fresh=True)
+    second = made.serve("ie.ucc", new, key=buyer)
+    second.advertise(DOOR)
+    eventually(lambda: [each.name for each in _found(names)] == ["new"], "it is found at the new owner's", GUARD)
+
+
+def _found(names: Names) -> tuple[NodeAddress, ...]:
+    try:
+        return names.lookup(DOOR, fresh=True).places
+    except NameUnresolved:
+        return ()
+
+
+def test_a_zone_that_has_ended_is_told_and_nothing_is_said_of_its_names(made: Campus) -> None:
+    names = made.serve_root({}, lasts=0.5, version=1)
+    names.advertise("t.door")
+    assert len(names.lookup("t.door").sources) == 1
+    eventually(lambda: names.report()["ended"] == ["."], "its end is noticed")
+    with pytest.raises(NameUnresolved, match=r"'t.door'"):
+        names.lookup("t.door", fresh=True)
+    zone = Zone(".", (address_of(made.root),))
+    names.renew(sign_zone(owner("."), zone, 2))
+    assert len(names.lookup("t.door", fresh=True).sources) == 1
 
 
 def test_a_server_that_was_started_again_is_told_anew(made: Campus) -> None:

@@ -48,6 +48,7 @@ class _Domain:
     table: RegistrationTable
     source: Source[NameChange]
     sign_again: float = field(default=float("inf"))  # by the wall clock, in seconds
+    ended: bool = False  # its zone is not good any more
 
 
 def served_anchors(settings: NameSettings, signatures: Signatures) -> dict[str, Delegation]:
@@ -107,8 +108,18 @@ class DomainServer:
                 hint = "have it signed with this node among its servers"
                 raise ConfigError([ConfigProblem(f"names: domain {served.domain}", expected, found, hint)])
             return
+        before = self._book.known(served.domain)
+        zone = self._first_zone(served) if before is None else before.zone  # it may have been changed since
+        least = 0 if before is None else before.signed.document.version + 1
+        version = served.version or max(time.time_ns() // 1_000_000, least)
+        if before is None or version > before.signed.document.version:
+            self._book.accept(sign_zone(served.owner, zone, version, served.lasts))
+        domain.sign_again = time.time() + served.lasts / 2
+
+    def _first_zone(self, served: Served) -> Zone:
+        """The zone of a domain as the settings have it."""
         servers = {each.node: each for each in (self.address, *served.servers)}  # what the settings say of it counts
-        zone = Zone(
+        return Zone(
             served.domain,
             tuple(servers[node] for node in sorted(servers)),
             dict(served.delegations),
@@ -116,12 +127,6 @@ class DomainServer:
             served.negative_ttl,
             served.lease,
         )
-        before = self._book.known(served.domain)
-        least = 0 if before is None else before.signed.document.version + 1
-        version = served.version or max(time.time_ns() // 1_000_000, least)
-        if before is None or version > before.signed.document.version:
-            self._book.accept(sign_zone(served.owner, zone, version, served.lasts))
-        domain.sign_again = time.time() + served.lasts / 2
 
     @property
     def domains(self) -> list[str]:
@@ -264,6 +269,11 @@ class DomainServer:
             self._publish(domain, domain.table.sweep(now))
             if now / 1e9 > domain.sign_again and not domain.settings.version:
                 self._sign(domain)
+            ended = self.zone(domain.settings.domain) is None
+            if ended and not domain.ended:
+                log.error("names: the zone of %s has ended: nothing is said of it until its owner has signed another "
+                          "(headwater names sign; names.renew)", domain.settings.domain)  # fmt: skip
+            domain.ended = ended
 
     def _publish(self, domain: _Domain, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -276,7 +286,8 @@ class DomainServer:
         """In numbers."""
         now = time.time_ns()
         names = {name: len(domain.table.names(now)) for name, domain in self._domains.items()}
-        return {"serves": names, "registered": self.registered, "refused": self.refused}
+        ended = sorted(name for name, domain in self._domains.items() if domain.ended)
+        return {"serves": names, "registered": self.registered, "refused": self.refused, "ended": ended}
 
 
 def last_key(items: Sequence[bytes]) -> tuple[str, str] | None:

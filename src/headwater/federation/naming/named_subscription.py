@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class NamedSubscription:
     def __init__(
         self,
         name: str,
-        handler: Callable[[Any], object],
+        handler: Callable[..., object],
         where: Any,
         options: Mapping[str, Any],
         reach: Reach,
@@ -54,8 +55,7 @@ class NamedSubscription:
     ) -> None:
         """`route` says at which node to have the events of a node's sources: at that one, or at a gateway."""
         self.name, self._where, self._options = name, where, dict(options)
-        self._handler, self._reach, self._route = handler, reach, route
-        self._one_at_a_time = threading.Lock()
+        self._take, self._reach, self._route = one_at_a_time(handler), reach, route
         self._updating = threading.Lock()
         self._parts: dict[str, _Part] = {}
         self._again = float("inf")  # when to look again
@@ -63,10 +63,6 @@ class NamedSubscription:
         self.missing: dict[str, str] = {}
         self.polls = False  # it looks again now and then, for nobody tells it of changes
         self.closed = False
-
-    def _take(self, event: Any) -> None:
-        with self._one_at_a_time:
-            self._handler(event)
 
     @property
     def parts(self) -> dict[str, Subscription[Any]]:
@@ -129,8 +125,10 @@ class NamedSubscription:
             self._consent(part.node, address, True)
         if part.subscription is None:
             node = part.node
-            if not node.until(lambda: node.has_channel(self.name), FOUND_SECONDS):
+            if not node.until(lambda: self.closed or node.has_channel(self.name), FOUND_SECONDS):
                 raise Unreachable(f"node {address.node} does not say that it has {self.name!r}")
+            if self.closed:
+                return
             part.subscription = node.channel(self.name).subscribe(self._take, self._where, **self._options)
 
     def _let_go(self, wanted: set[str], gone: frozenset[str]) -> None:
@@ -230,6 +228,18 @@ class NamedSubscription:
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}NamedSubscription {self.name!r} at {', '.join(self.sources)}>"
+
+
+def one_at_a_time(handler: Callable[..., object]) -> Callable[..., object]:
+    """A handler that several subscriptions can have in common: it is called by one of them at a time."""
+    lock = threading.Lock()
+
+    @wraps(handler)
+    def take(*given: Any) -> object:
+        with lock:
+            return handler(*given)
+
+    return take
 
 
 __all__ = ["NamedSubscription"]

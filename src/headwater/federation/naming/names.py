@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import check_name
+from headwater.channel.options.subscribe import is_coroutine
 from headwater.channel.services import Service
 from headwater.errors import FederationError, HeadwaterError, SubscriptionError
 from headwater.federation.naming.advertisement import Advertisements
@@ -24,7 +25,7 @@ from headwater.federation.naming.named_subscription import NamedSubscription
 from headwater.federation.naming.reach import Reach, engine_of
 from headwater.federation.naming.replication import Replication
 from headwater.federation.naming.settings import NameSettings
-from headwater.federation.naming.signatures import Signatures
+from headwater.federation.naming.signatures import Signatures, read_document
 from headwater.federation.naming.watch import NameWatch
 from headwater.federation.peers.request_registry import Postponed
 from headwater.federation.transport.addresses import announced
@@ -40,6 +41,7 @@ from headwater.federation.wire.name_requests import (
     TellDomains,
 )
 from headwater.federation.wire.requests import Accepted
+from headwater.services.documents import SignedDocument
 from headwater.services.naming.address import MOST_ENDPOINTS, NodeAddress
 from headwater.services.naming.answer_cache import Answer
 from headwater.services.naming.domains import ROOT, check_domain
@@ -136,6 +138,17 @@ class Names(Service):
         """What this node advertises by name, and what is wrong with each, if anything."""
         return self._advertised.names
 
+    def renew(self, document: str | os.PathLike[str] | SignedDocument) -> None:
+        """Take up another zone of a domain that is served here, signed by its owner, from a file as `headwater names
+        sign` writes it; the other servers of the domain hear of it. SecurityError if it is not the owner's, or not
+        newer."""
+        signed = document if isinstance(document, SignedDocument) else read_document(document)
+        if self.server is None or signed.document.name not in self.server.domains:
+            found = f"{signed.document.name!r}, which is not served here"
+            raise FederationError(f"names: renew: expected a zone of a domain that is, found one of {found}")
+        self.book.accept(signed)
+        self._chores.do("compare", lambda: self._guarded(self.reconcile))
+
     # ── watching and subscribing ──
 
     def watch(self, target: str, handler: Callable[[NameChange], object], where: str | None = None) -> NameWatch:
@@ -154,12 +167,14 @@ class Names(Service):
         return made
 
     def subscribe(
-        self, name: str, /, handler: Callable[[Any], object], where: Any = None, *, follow: bool = True, **options: Any
+        self, name: str, /, handler: Callable[..., object], where: Any = None, *, follow: bool = True, **options: Any
     ) -> NamedSubscription:
         """Subscribe to all sources of a name, in whichever federations they are; `follow`: also to those that come
         later. Options are those of `channel.subscribe`. NameUnresolved if the name cannot be looked up."""
-        if not callable(handler):
-            raise SubscriptionError(f"name {name!r}: handler: expected a function, found {handler!r}")
+        if not callable(handler) or is_coroutine(handler):
+            found = "a coroutine function" if callable(handler) else repr(handler)
+            hint = "of the event, or of the event and an About; in a coroutine, have it put events into a queue"
+            raise SubscriptionError(f"name {name!r}: handler: expected a function, found {found}; {hint}")
         answer = self.lookup(name, fresh=True)
         delivery = options.get("delivery")
         lasts = bool(getattr(delivery, "durable", False)) or getattr(delivery, "within", None) is not None
