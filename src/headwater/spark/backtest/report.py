@@ -268,6 +268,23 @@ def moment(micros: int) -> datetime | None:
         return None
 
 
+def write_tables(
+    folder: str | os.PathLike[str], tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
+) -> list[Path]:
+    """Tables by name, each with its head and rows, as CSV files of a folder."""
+    where = Path(folder)
+    where.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name, (head, rows) in tables.items():
+        path = where / f"{name}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(head)
+            writer.writerows(rows)
+        made.append(path)
+    return made
+
+
 def plain(value: Any) -> Any:
     """As JSON has it."""
     if is_dataclass(value) and not isinstance(value, type):

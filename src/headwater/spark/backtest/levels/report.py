@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.spark.backtest.levels.measuring import Deviations, Measured
-from headwater.spark.backtest.report import ENGINES, FRAME, Traffic, plain
+from headwater.spark.backtest.report import ENGINES, FRAME, Traffic, plain, write_tables
 from headwater.text_tables import aligned
 
 SHARES = {"half": 0.5, "nine_tenths": 0.9, "all_but_a_hundredth": 0.99}
@@ -74,19 +73,15 @@ class LevelBacktest:
 
     def write_csv(self, folder: str | os.PathLike[str]) -> list[Path]:
         """levels.csv, with a row for each level and member."""
-        where = Path(folder)
-        where.mkdir(parents=True, exist_ok=True)
-        path = where / "levels.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["level", "messages", "bytes", "member", "of", "bound", "greatest", *SHARES])
-            for row in self.levels:
-                for of, members in (("told", row.met), ("arrived", row.seen)):
-                    for member, found in members.items():
-                        shares = [getattr(found, name) for name in SHARES]
-                        writer.writerow([row.name, row.messages.events, row.messages.bytes, member, of, found.bound,
-                                         found.greatest, *shares])  # fmt: skip
-        return [path]
+        head = ["level", "messages", "bytes", "member", "of", "bound", "greatest", *SHARES]
+        rows = [
+            [row.name, row.messages.events, row.messages.bytes, member, of, found.bound, found.greatest,
+             *(getattr(found, name) for name in SHARES)]
+            for row in self.levels
+            for of, members in (("told", row.met), ("arrived", row.seen))
+            for member, found in members.items()
+        ]  # fmt: skip
+        return write_tables(folder, {"levels": (head, rows)})
 
     def __str__(self) -> str:
         lines = [f"{self.changes:,} changes of {self.objects}, {len(self.levels):,} levels, in {self.seconds:,.1f} s"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.patterns.explanation import Explanation
-from headwater.spark.backtest.report import ENGINES, FRAME, SHOWN, Traffic, moment, plain, width_name
+from headwater.spark.backtest.report import ENGINES, FRAME, SHOWN, Traffic, moment, plain, width_name, write_tables
 from headwater.text_tables import aligned
 
 HOURS = 24
@@ -102,8 +101,6 @@ class PatternBacktest:
 
     def write_csv(self, folder: str | os.PathLike[str]) -> list[Path]:
         """patterns.csv, with a row for each, fired.csv, with their matches over time, and fired_by_hour.csv."""
-        where = Path(folder)
-        where.mkdir(parents=True, exist_ok=True)
         names = [row.name for row in self.patterns]
         crossed = [f"{said} {what}" for said in WAYS.values() for what in ("events", "bytes")]
         tables: dict[str, tuple[list[str], list[list[Any]]]] = {
@@ -120,15 +117,7 @@ class PatternBacktest:
                 [[hour, *(row.hours[hour] for row in self.patterns)] for hour in range(HOURS)],
             ),
         }
-        made = []
-        for name, (head, rows) in tables.items():
-            path = where / f"{name}.csv"
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(head)
-                writer.writerows(rows)
-            made.append(path)
-        return made
+        return write_tables(folder, tables)
 
     def over_time(self) -> list[tuple[datetime, list[int]]]:
         """Stretches of time in which something fired, with the matches of each pattern."""

@@ -7,7 +7,6 @@ for by Spark, or by this process, which then does the rest.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from headwater.objects.names import object_name
 from headwater.objects.object_types import packed
 from headwater.objects.zones.distribution import Spread, spread
 from headwater.objects.zones.rehearsal import Changed, Rehearsal, Step, merged
-from headwater.spark.backtest.report import ENGINES, moment, plain
+from headwater.spark.backtest.report import ENGINES, moment, plain, write_tables
 from headwater.spark.backtest.triggers import frames, local
 from headwater.spark.backtest.triggers.asked import AskedTrigger
 from headwater.spark.backtest.triggers.recording import Entry, Objects, OfNode, Package, Table
@@ -95,17 +94,13 @@ class DistributedBacktest:
 
     def write_csv(self, folder: str | os.PathLike[str]) -> list[Path]:
         """distributed.csv, with a row for each trigger."""
-        where = Path(folder)
-        where.mkdir(parents=True, exist_ok=True)
-        path = where / "distributed.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["name", "changes", "fired", "zones", "zones bytes", "simple", "simple bytes"])
-            for row in self.triggers:
-                zones = ("", "") if row.zones is None else (row.zones.messages, row.zones.bytes)
-                writer.writerow([row.name, sum(row.changes.values()), len(row.firings), *zones, row.simple.messages,
-                                 row.simple.bytes])  # fmt: skip
-        return [path]
+        head = ["name", "changes", "fired", "zones", "zones bytes", "simple", "simple bytes"]
+        rows: list[list[Any]] = []
+        for row in self.triggers:
+            zones = ("", "") if row.zones is None else (row.zones.messages, row.zones.bytes)
+            rows.append([row.name, sum(row.changes.values()), len(row.firings), *zones, row.simple.messages,
+                         row.simple.bytes])  # fmt: skip
+        return write_tables(folder, {"distributed": (head, rows)})
 
     def __str__(self) -> str:
         lines = [f"{len(self.triggers):,} triggers over several nodes, {1000 * self.delay:g} ms from one to another"]

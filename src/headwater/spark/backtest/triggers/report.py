@@ -3,7 +3,6 @@ have sent; what the recording does not say is noted."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 from headwater.late import pa
 from headwater.objects.object_types import packed, unpacked
 from headwater.objects.triggers.installed import Installed
-from headwater.spark.backtest.report import ENGINES, FRAME, SHOWN, Traffic, moment, plain, width_name
+from headwater.spark.backtest.report import ENGINES, FRAME, SHOWN, Traffic, moment, plain, width_name, write_tables
 from headwater.spark.backtest.triggers.replaying import Counted, Kept
 from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.text_tables import aligned
@@ -125,8 +124,6 @@ class TriggerBacktest:
 
     def write_csv(self, folder: str | os.PathLike[str]) -> list[Path]:
         """triggers.csv, with a row for each, and trigger_times.csv, with their firings over time."""
-        where = Path(folder)
-        where.mkdir(parents=True, exist_ok=True)
         counts = self.counts()
         head = ["name", *next(iter(counts.values()), {}), "first", "last"]
         body: list[list[Any]] = [
@@ -137,15 +134,7 @@ class TriggerBacktest:
             "triggers": (head, body),
             "trigger_times": (["start", *(row.name for row in self.triggers)], over_time),
         }
-        made = []
-        for name, (titles, lines) in tables.items():
-            path = where / f"{name}.csv"
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(titles)
-                writer.writerows(lines)
-            made.append(path)
-        return made
+        return write_tables(folder, tables)
 
     def over_time(self) -> list[tuple[datetime, list[int]]]:
         """Stretches of time in which something fired, with how often each did."""
