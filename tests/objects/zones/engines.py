@@ -179,6 +179,8 @@ class Engines(World):
         self._until(end)
         self.quiet = True
         self._until(end + 2 * self.weather.down + 20 * BEAT + 20 * self.weather.delay)
+        # Changes from before an owner was watched have no stamps: what was so then is seen when its watch begins.
+        self.begin = max([self.begin, *(site.changes[1][0] for site in self.sites.values() if len(site.changes) > 1)])
         home = self.desk.homes.named("far")
         assert home is not None
         assert home.coordinator.unknown_since is None
