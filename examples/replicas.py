@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from headwater import Event, Node
-from headwater.objects import Linear
+from headwater.objects import Adaptive, Linear
 
 
 class Tram(Event):
@@ -52,6 +52,14 @@ def main() -> None:
         assert t.outcome is not None and even.until(t.outcome.at)
         later = even.at(t.outcome.at + 4_000_000).position
         print(f"at 15 m/s, four seconds later it is taken to be at {later:g} m")
+
+        # The depot says itself in which quality it offers its trams; who has the same level shares it.
+        depot.objects.service(
+            "trams", "line/*", type="Tram", levels={"near": {"position": 10.0}, "far": {"position": 500.0}}
+        )
+        with trams.service("trams", Adaptive("near", "far")) as served:
+            served.ready()
+            print(f"as the link is, {served.level}: within {served.bound['position']:g} m")
 
 
 if __name__ == "__main__":

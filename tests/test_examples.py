@@ -92,7 +92,7 @@ PROMISES = {
     ],
     "replicas.py": [
         "near: 495 m, within 10 m: True\nfar: 402 m, within 200 m: True\nof 500 updates 47 were told, to both together",
-        "at 15 m/s, four seconds later it is taken to be at 560 m",
+        "at 15 m/s, four seconds later it is taken to be at 560 m\nas the link is, near: within 10 m",
     ],
     "separation.py": [
         "too close: 116 and 185, 69 miles apart\nfired 1 time, and is known not to hold now: True\nof 360 changes",

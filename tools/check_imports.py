@@ -149,7 +149,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "objects": (
         ("expressions", "journal", "names", "operations", "tables"),
         ("builder", "reactions", "turn_clock"),
-        ("limits", "observers"),
+        ("limits", "observers", "rates"),
         ("object_types",),
         ("methods", "outbox", "world"),
         ("execution",),

@@ -3,11 +3,13 @@ and no network."""
 
 from headwater.objects.builder import Computed, TransactionBuilder
 from headwater.objects.operations import Outcome, Transaction
+from headwater.objects.replicas.adaptation import Adaptive
 from headwater.objects.replicas.spec import Linear
 from headwater.objects.triggers.definition import count, over, result_of, was
 from headwater.objects.turn import Cascades
 
 __all__ = [
+    "Adaptive",
     "Cascades",
     "Computed",
     "Linear",

@@ -20,6 +20,7 @@ from headwater.objects.observers import Observed, Observer
 from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.outbox import Outbox
 from headwater.objects.queue import Queue
+from headwater.objects.rates import RATES, Rate, Rates, rates_of
 from headwater.objects.reactions import Outlets, Told
 from headwater.objects.shares import Line
 from headwater.objects.triggers import description
@@ -74,8 +75,10 @@ class ObjectEngine:
         if "/" in node:
             raise ObjectError(f"objects: expected a node without / in its name, found {node!r}; name it otherwise")
         self.node = node
+        self._promised: dict[str, tuple[int, int]] = {}  # by channel: a time, and up to which number it is known then
         self._tables = state.tables(tables.OBJECTS, readers=True)
         state.tables(LIMITS)
+        state.tables(RATES)
         self._now = now or (lambda: time_ns() // 1000)
         crashes = crashes or Crashes()
         with self._tables.transaction() as execute:
@@ -97,7 +100,8 @@ class ObjectEngine:
             moment = TurnMoment(node, 0, self._now(), self._world, self.outbox.stage)
             self.triggers.open(moment)
             reactions.open(moment)
-        execution = Execution(node, self._world, self.methods, channel_type, reactions)
+            self.rates = Rates(execute, self.triggers.journal, moment.at)
+        execution = Execution(node, self._world, self.methods, channel_type, reactions, self.rates)
         checker = Checker(self._world, execution)
         self._before = Checker(Committed(self.types, self._tables), execution)
         self.turns = Turns(
@@ -166,6 +170,24 @@ class ObjectEngine:
         made: ObjectType = self.queue.between(errand)()
         self.queue.between(lambda _: self._world.forget())  # values that are held have the type as it was
         return made
+
+    def limit_rates(
+        self, type: str, given: Mapping[str, float], burst: float, relied_on: Callable[[str], bool]
+    ) -> Mapping[str, Rate]:
+        """How fast members of a type's objects may change, durably. ObjectError where somebody relies on less."""
+        rates = rates_of(type, self.types.named(type).type, given, burst)
+
+        def errand(execute: Execute) -> None:
+            if self.rates.loosens(type, rates) and relied_on(type):
+                raise ObjectError(
+                    f"rates of type {type!r}: expected none that are looser while others hold replicas, which rely on "
+                    "them, found some; have them closed first"
+                )
+            self.rates.keep(execute, type, rates)
+
+        self.queue.between(errand)
+        self.queue.between(lambda _: self.rates.declared(type, rates, self._now()))
+        return rates
 
     def announce(self, channel: str, type: EventType) -> None:
         """Have the source of a channel open before anything leaves on it, so that other nodes can ask for it."""
@@ -296,7 +318,15 @@ class ObjectEngine:
         """A time, not after `cap`, so that all turns up to it are committed, none comes any more, and everything that
         they have to say on a channel has left; None if some of it has not. It holds also if the clock is set back."""
         upto = self.turns.clock.promise(cap)
-        return upto if self.outbox.has_left(channel) else None
+        given, sent = self.outbox.reached(channel)
+        if sent >= given:
+            return upto
+        before, self._promised[channel] = self._promised.get(channel), (upto, given)
+        if before is None or sent < before[1]:  # it goes on all the same, though there is always more to be sent
+            if before is not None:
+                self._promised[channel] = before
+            return None
+        return before[0]
 
     # ── the end ──
 

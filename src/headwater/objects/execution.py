@@ -34,6 +34,7 @@ from headwater.types.values import to_raw
 
 if TYPE_CHECKING:
     from headwater.objects.methods import Methods
+    from headwater.objects.rates import Rates
     from headwater.types import EventType
     from headwater.types.model import Type
 
@@ -53,9 +54,9 @@ class Execution:
     """Runs the transactions of one turn after the other. `moment` is the turn under way, with what it has so far."""
 
     def __init__(
-        self, node: str, world: World, methods: Methods, channel_type: ChannelType, reactions: Reactions
+        self, node: str, world: World, methods: Methods, channel_type: ChannelType, reactions: Reactions, rates: Rates
     ) -> None:
-        self._node, self._world, self._methods = node, world, methods
+        self._node, self._world, self._methods, self.rates = node, world, methods, rates
         self._channel_type, self.reactions = channel_type, reactions
 
     def run(self, transaction: Transaction, moment: TurnMoment, depth: int) -> tuple[dict[str, Any], list[Occurrence]]:
@@ -365,6 +366,11 @@ class _Run:
         old_raw, new_raw = None if old is None else old.raw, None if new is None else new.raw
         if type.limits and new_raw is not None and op != "raised":
             check_limits(type.limits, new_raw)
+        if self.of.rates.by_type:
+            if op == "updated" and old_raw is not None and new_raw is not None:
+                self.of.rates.check(type.name, object, old_raw, new_raw, moment.at)
+            elif op == "created":
+                self.of.rates.created(type.name, object, moment.at)
         if self.permits is not None:
             self.touched += sum(len(each.record) for each in (old, new) if each is not None)
             if self.touched > MAX_TOUCHED:

@@ -339,10 +339,10 @@ class Outbox:
         """Whether something is to be sent."""
         return bool(self._ready or self._behind or self._busy or self._troubled)
 
-    def has_left(self, channel: str) -> bool:
-        """Whether everything that was committed for a channel has been handed over."""
+    def reached(self, channel: str) -> tuple[int, int]:
+        """The last number of what was committed for a channel, and of what was handed over."""
         found = self._channels.get(channel)
-        return found is None or found.sent >= found.given
+        return (0, 0) if found is None else (found.given, found.sent)
 
     def wait(self, timeout: float) -> bool:
         """Until everything that was committed is sent; whether it is."""

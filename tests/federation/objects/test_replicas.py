@@ -8,6 +8,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,6 +20,7 @@ from headwater.errors import FederationError, ObjectError
 from headwater.federation.wire.object_requests import HoldReplica, ReadReplica
 from headwater.logs import LogFiles
 from headwater.objects.replicas import spec as specs
+from headwater.objects.replicas.adaptation import Adaptive
 from headwater.security import Deny
 from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
@@ -171,6 +173,84 @@ def test_what_others_publish_there_is_nothing_of_the_owners(make: Nodes, tmp_pat
     heard.wait(1)
     at = set_level(plant, "yard", 4.0)
     assert one.until(at, GUARD) and one.value.level == 4.0
+
+
+def test_how_far_it_is_off_now_is_known_only_where_the_owner_keeps_to_a_rate(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    tanks(plant)
+    one = plant.remote.replica("yard", bound={"level": 0.5})
+    assert one.ready(GUARD) and one.bound_now(clock_error=0.1) is None
+    one.close()
+    plant.objects.limit_rates("Tank", {"level": 2.0}, burst=0.5)
+    two = plant.remote.replica("yard", bound={"level": 0.5})
+    eventually(lambda: two.bound_now(clock_error=0.1) is not None, timeout=GUARD)
+    found = two.bound_now(clock_error=0.1)
+    assert found is not None and found["level"] >= 0.5 + 2.0 * (0.5 + 0.1)
+    assert two.bound_now(clock_error=5.0)["level"] >= found["level"] + 2.0 * 4
+    with pytest.raises(ObjectError, match="while others hold replicas"):
+        plant.objects.limit_rates("Tank", {"level": 3.0}, burst=0.5)
+    plant.objects.limit_rates("Tank", {"level": 1.0}, burst=0.5)  # stricter
+    two.close()
+    plant.objects.limit_rates("Tank", {})
+
+
+def test_a_service_is_had_by_name_and_level_and_equal_levels_are_one(make: Nodes, tmp_path: Path) -> None:
+    rights = Rights()
+    plant = Plant(make, tmp_path, security={"policy": rights})
+    tanks(plant)
+    levels = {"near": {"level": 0.1}, "far": {"level": 10.0}}
+    plant.objects.service("levels", "hall/*", type="Tank", levels=levels)
+    assert list(plant.remote.services["levels"].levels) == ["near", "far"]
+    told: list[Any] = []
+    far = plant.remote.service("levels", "far", on_level=told.append)
+    other: Any = make("other")
+    make.together()
+    same = other.objects_at("plant").service("levels", "far")
+    assert far.ready(GUARD) and same.ready(GUARD) and len(far) == 2
+    assert plant.objects.report()["replicas"]["replicas"] == 1 and far.bound == {"level": 10.0}
+    at = set_level(plant, "hall/a", 5.0)
+    assert far.until(at, GUARD) and far["hall/a"].value.level == 1.0
+    far.change("near")
+    assert far.level == "near" and [(each.before, each.level) for each in told] == [("far", "near")]
+    assert far["hall/a"].value.level == 5.0 and same["hall/a"].value.level == 1.0
+    assert plant.objects.report()["replicas"]["replicas"] == 2
+    with pytest.raises(ObjectError, match="expected one of its levels, found 'fra'; did you mean 'far'"):
+        far.change("fra")
+    with pytest.raises(ObjectError, match="service 'position': expected one that 'plant' offers"):
+        plant.remote.service("position", "far")
+    rights.no["subscribe", "objects.Tank"] = Deny("no")
+    with pytest.raises(ObjectError, match="expected one that 'plant' offers this node, found none"):
+        plant.remote.service("levels", "far")
+    with pytest.raises(ObjectError) as found:
+        plant.objects.service("bad", "hall/*", type="Tank", levels={"a": {"level": 2.0}, "b": {"levle": 1.0}})
+    assert "level 'b'" in str(found.value) and "levle" in str(found.value)
+    plant.objects.withdraw_service("levels")
+    assert plant.objects.services == {}
+
+
+def test_an_adaptive_level_follows_what_is_measured_of_the_link(make: Nodes, tmp_path: Path) -> None:
+    """The link brings more bytes than the node wants of it: the level gets worse, and better when that is over."""
+    plant = Plant(make, tmp_path)
+    tanks(plant)
+    plant.objects.service("levels", "**", type="Tank", levels={"near": {"level": 0.0}, "far": {"level": 1e9}})
+    told: list[Any] = []
+    wanted = Adaptive(bandwidth=20_000.0, calm=0.5, delay=1000.0)
+    one = plant.remote.service("levels", wanted, on_level=told.append)
+    assert one.ready(GUARD) and one.level == "near"
+    steps = count(1)
+
+    def drive() -> bool:
+        step = next(steps)
+        with plant.objects.transaction() as t:
+            for name in ("yard", "hall/a", "hall/b"):
+                t.update(name, level=float(step), label="x" * 10_000)
+        return bool(told)
+
+    assert plant.desk.until(drive, GUARD) and one.level == "far", told
+    assert "bytes came in a second" in told[0].why
+    assert plant.desk.until(lambda: len(told) > 1, GUARD) and told[1].level == "near"
+    one.close()
+    assert plant.objects.report()["replicas"]["replicas"] == 0
 
 
 def test_an_owner_that_is_killed_again_and_again_says_nothing_wrong(tmp_path: Path) -> None:

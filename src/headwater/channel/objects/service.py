@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 from headwater.channel.names import check_name
 from headwater.channel.objects.alarms import Alarms
 from headwater.channel.objects.outlets import SOURCE, ChannelOutlets
+from headwater.channel.objects.quality import HasServices
 from headwater.channel.objects.replicas import OwnReplicas, tells_time
 from headwater.channel.objects.spreading import Spreading
 from headwater.channel.objects.steering import Apply, Steering, SteeringDesk, path_of
@@ -36,6 +37,7 @@ from headwater.objects.limits import Given
 from headwater.objects.names import object_name
 from headwater.objects.object_types import CHANNEL, ObjectType, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction
+from headwater.objects.replicas.quality import QualityServices
 from headwater.objects.turn import Cascades
 from headwater.objects.zones.coordinator import Terms
 from headwater.objects.zones.homes import Homes
@@ -98,7 +100,7 @@ class ObjectNode(Protocol):
         ...
 
 
-class Objects(HasTriggers, Service):
+class Objects(HasTriggers, HasServices, Service):
     """The objects of one node; threads may share it. Made by `node.objects`."""
 
     name = SERVICE
@@ -106,6 +108,7 @@ class Objects(HasTriggers, Service):
     def __init__(self, node: ObjectNode, state: NodeState) -> None:
         self._node = node
         self._replicas = OwnReplicas(node, state, lambda name: self.types.get(name))
+        self._services = QualityServices()
         self._outlets, self._logs = ChannelOutlets(node, self._replicas.come_to), node._logs
         self._steering = SteeringDesk(node.name, node._crashes)
         spreading = node._spreading()
@@ -119,7 +122,7 @@ class Objects(HasTriggers, Service):
             self._outlets.type_of,
             crashes=node._crashes,
             now=lambda: node._steady() // 1000,  # also if the clock is set back
-            observers=(self._steering, self.watches, self.homes, self._replicas.observer),
+            observers=(self._steering, self.watches, self.homes, self._replicas.observer, self._services),
         )
         self.homes.attach(
             self.engine.triggers, lambda transaction, told: self.engine.submit(transaction, waits=True, told=told)
@@ -193,6 +196,13 @@ class Objects(HasTriggers, Service):
         if name not in self.engine.types:
             self._outlets.open(channel, change_type(made), 0)  # what does not fit the channel is refused here
         return self.engine.declare(name, made, limits=limits).type
+
+    def limit_rates(self, type: str, rates: Mapping[str, float], *, burst: float = 1.0) -> None:
+        """Declare by how much members of a type's objects change in a second at most, for good: between any two times,
+        by at most rate x (the seconds between them + `burst`). A transaction that would change one faster is refused,
+        whoever submits it. Replicas know by that how far they may be off now. None at all takes it back; while others
+        hold replicas, rates can be made stricter only."""
+        self.engine.limit_rates(type, rates, burst, self._replicas.observer.holds_type)
 
     @property
     def types(self) -> dict[str, EventType]:

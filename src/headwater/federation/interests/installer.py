@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -63,6 +64,7 @@ class Installer:
         self._lock = threading.Lock()  # one change at a time
         self.promising = False
         self._telling = False  # how far patterns have come: by one worker at a time
+        self._timed: WeakKeyDictionary[Lane, int] = WeakKeyDictionary()  # by the frames that had gone, when it was said
         self.granting = Granting(context, peers)
         self.pages = Pages()
 
@@ -488,9 +490,10 @@ class Installer:
                             if not lane.announced:
                                 new = lane.dirty = True
                                 peer.dirty.append(lane)
-                            elif quiet and now is not None:
-                                pairs.append((lane.sid, now))
-                                if source.come_to is not None:
+                            else:
+                                if quiet and now is not None:
+                                    pairs.append((lane.sid, now))
+                                if now is not None and source.come_to is not None:
                                     timed.append((peer, lane))
             if pairs:
                 peer.say(wire.encode_promise(pairs))
@@ -509,9 +512,17 @@ class Installer:
             for peer, lane in lanes:
                 source: Any = lane.source
                 times = source.come_to()
+                if times is None:
+                    continue
                 with source.lock:
-                    quiet = not lane.pending and lane.behind is None and lane.announced
-                if times is not None and quiet:
+                    there = lane.behind is None and lane.announced and not lane.ended
+                    waits = there and bool(lane.pending)
+                    if waits and self._timed.get(lane) != lane.number:  # behind what waits, once until some of it goes
+                        self._timed[lane] = lane.number
+                        lane.put(ControlFrame(wire.encode_times([(lane.sid, *times)])), 0)
+                if waits:
+                    lane.dispatch()
+                elif there:
                     found.setdefault(peer, []).append((lane.sid, *times))
             for peer, triples in found.items():
                 peer.say(wire.encode_times(triples))

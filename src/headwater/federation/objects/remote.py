@@ -11,7 +11,7 @@ Every transaction has a ticket. One whose answer is lost is sent again with it, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -21,6 +21,7 @@ from headwater.channel.dispatch.thread_call import in_thread
 from headwater.errors import Busy, ClosedError, FederationError, ObjectError, Unreachable
 from headwater.federation.objects.remote_trigger import RemoteTrigger
 from headwater.federation.objects.replica import Replica
+from headwater.federation.objects.served import ServedReplica
 from headwater.federation.wire.object_requests import (
     MAX_TRANSACTION,
     MOST_WAIT,
@@ -29,6 +30,7 @@ from headwater.federation.wire.object_requests import (
     InstallTrigger,
     ReadObjects,
     SubmitTransaction,
+    TellServices,
     TellTriggers,
     TellTypes,
     TransactionIs,
@@ -40,6 +42,7 @@ from headwater.objects.engine import Kept
 from headwater.objects.names import NamePattern, object_name
 from headwater.objects.object_types import CHANNEL, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction, check_form, pack, unpack_outcome
+from headwater.objects.replicas import quality
 from headwater.objects.replicas.spec import replica_spec
 from headwater.objects.triggers import definition
 from headwater.objects.triggers.definition import Input
@@ -48,11 +51,15 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.federation.context import Context
     from headwater.federation.objects.holds import Holds
+    from headwater.federation.objects.served import LevelChange
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
+    from headwater.federation.wire.object_requests import ServicesAre
     from headwater.federation.wire.requests import Request
-    from headwater.objects.replicas.spec import Linear
+    from headwater.objects.replicas.adaptation import Adaptive
+    from headwater.objects.replicas.quality import QualityService
+    from headwater.objects.replicas.spec import Linear, ReplicaSpec
     from headwater.objects.triggers.definition import Trigger, When
     from headwater.objects.triggers.history import History
     from headwater.types import EventType
@@ -289,9 +296,12 @@ class RemoteObjects:
                 f"replica of {pattern!r}: expected an object that exists, or the type of those that are meant, "
                 "found neither; say type="
             )
-        assert self._holds is not None
         form = self._type(type)
         spec = replica_spec(pattern, type, form, node=self.owner, bound=bound, members=members, model=model)
+        return self._hold(spec, form)
+
+    def _hold(self, spec: ReplicaSpec, form: EventType) -> Replica:
+        assert self._holds is not None
         return Replica(
             spec,
             form,
@@ -300,6 +310,28 @@ class RemoteObjects:
             lambda request: self._ask(request, monotonic() + TIMEOUT),
             self._peer,
         )
+
+    @property
+    def services(self) -> dict[str, QualityService]:
+        """Services with quality that the owner offers this node, by name."""
+        found: ServicesAre = self._ask(TellServices(), monotonic() + TIMEOUT)
+        made = [quality.unpack(body) for body in found.services]
+        return {each.name: each for each in made}
+
+    def service(
+        self, name: str, level: str | Adaptive, *, on_level: Callable[[LevelChange], object] | None = None
+    ) -> ServedReplica:
+        """Objects of the owner as it offers them, at one of its levels; with `Adaptive(...)`, at the best that the link
+        can carry. `on_level` is told of each change of that."""
+        found: ServicesAre = self._ask(TellServices(name), monotonic() + TIMEOUT)
+        if not found.services:
+            raise ObjectError(
+                f"service {name!r}: expected one that {self.owner!r} offers this node, found none; see services"
+            )
+        service = quality.unpack(found.services[0])
+        form = self._type(service.type)
+        quality.check(service, form)
+        return ServedReplica(service, level, self._context, lambda spec: self._hold(spec, form), on_level)
 
     # ── asking ──
 

@@ -28,6 +28,7 @@ from headwater.federation.wire.object_requests import HoldReplica, ReadReplica, 
 from headwater.federation.wire.requests import unpack_type
 from headwater.interest import Interest
 from headwater.objects.names import NamePattern, object_name
+from headwater.objects.rates import Rate
 from headwater.objects.replicas import spec as specs
 from headwater.objects.replicas.copy import Copy, Line
 
@@ -93,6 +94,7 @@ class Replica:
         self._stays = ""  # why it does not go on
         self._tending = threading.Lock()
         self._incarnation, self._renew = 0, 0.0
+        self._rates: tuple[int, float, Mapping[str, Rate]] = (0, 0.0, {})  # from when on, until when, and how fast
         self._waiting = 0  # how many wait for something to come, about
         self.closed = False
         holds.take(self._number)
@@ -138,6 +140,21 @@ class Replica:
             if shown is None or shown.copy.as_of is None:
                 return f"beginning{why}"
             return "live" if self._is_live(shown) else f"unknown{why}"
+
+    def bound_now(self, *, clock_error: float) -> Mapping[str, float] | None:
+        """How far each member may be off *now*, while its object is not destroyed: only of members whose rate of change
+        the owner has declared (`objects.limit_rates`), and by clocks that differ by at most `clock_error` seconds,
+        which is for you to know. None where nothing can be said."""
+        with self._lock:
+            at = self._as_of()
+            since, until, rates = self._rates
+            bounds = self.spec.bounds
+            kept = {name: rate for name, rate in rates.items() if not self.spec.members or name in self.spec.members}
+            kept |= {name: rate for name, rate in rates.items() if name in bounds}
+            if at is None or at < since or monotonic() > until or not kept or self.spec.model is not None:
+                return None
+            age = (self._context.node.clock.time() - at) / 1e6 + clock_error
+            return {name: bounds.get(name, 0.0) + rate.within(age) for name, rate in kept.items()}
 
     def get(self, name: str) -> Reading | None:
         """An object at `as_of`; None if there was none of that name then. ObjectError while nothing is known."""
@@ -219,6 +236,17 @@ class Replica:
             return False
         return stretch.goes_on(self._source(peer), self._hearing(peer).life)
 
+    def measured(self) -> tuple[float, int, int] | None:
+        """How the link to the owner does: seconds between `as_of` and now by the two clocks, events lost, and bytes
+        that came over it; None while there is none."""
+        with self._lock:
+            at, shown = self._as_of(), self._shown
+        peer = self._peer()
+        link = None if peer is None else peer.link
+        if at is None or shown is None or link is None:
+            return None
+        return (self._context.node.clock.time() - at) / 1e6, shown.source.lost, link.bytes_in
+
     # ── waiting and watching ──
 
     def ready(self, timeout: float = READY_SECONDS) -> bool:
@@ -267,10 +295,13 @@ class Replica:
 
     def _hold(self) -> ReplicaIs:
         """Say that it is held, and for how long that is so."""
-        peer = self._peer()
+        peer, began = self._peer(), monotonic()
         held: ReplicaIs = self._ask(HoldReplica(specs.pack(self.spec)))
         self._incarnation = 0 if peer is None else peer.incarnation
-        self._renew = monotonic() + held.lease / 4
+        self._renew = began + held.lease / 4
+        rates = {name: Rate(*each) for name, each in held.rates.items()}
+        with self._lock:
+            self._rates = held.at, began + held.lease / 2, rates  # by half, should the clocks go at different speeds
         return held
 
     def _look(self) -> None:

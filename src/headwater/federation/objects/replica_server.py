@@ -20,9 +20,13 @@ from headwater.federation.wire.object_requests import (
     ReleaseReplica,
     ReplicaIs,
     ReplicaPage,
+    ServicesAre,
+    TellServices,
     ToldRow,
 )
 from headwater.federation.wire.requests import Accepted, pack_type
+from headwater.objects.object_types import CHANNEL
+from headwater.objects.replicas import quality
 from headwater.objects.replicas import spec as specs
 from headwater.objects.replicas.owner import holding, releasing
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from headwater.federation.objects.budgets import Budgets
     from headwater.federation.peers.request_registry import Caller
     from headwater.objects.replicas.spec import ReplicaSpec
+    from headwater.types import EventType
 
 LEASE_SECONDS = 3600.0  # that a replica is held after its holder has last said so
 
@@ -51,21 +56,35 @@ class ReplicaServer:
         packed = pack_type(type)
         if packed is None:
             raise ObjectError(f"replica of {spec.pattern!r}: expected a type that can be told, found {spec.type!r}")
-        run(self._objects, holding(spec, caller.peer.id, int(LEASE_SECONDS * 1e6)))
+        at = run(self._objects, holding(spec, caller.peer.id, int(LEASE_SECONDS * 1e6))).at
         engine.announce(spec.channel, type)
-        return ReplicaIs(spec.channel, packed, LEASE_SECONDS)
+        rates = {name: (each.per_second, each.burst) for name, each in engine.rates.by_type.get(spec.type, {}).items()}
+        return ReplicaIs(spec.channel, packed, LEASE_SECONDS, at, rates)
 
     def _check_rights(self, caller: Caller, spec: ReplicaSpec) -> None:
-        """Objects of types that are declared alike cannot be told apart: it must be allowed to see all of them."""
-        types, decide = self._objects.engine.types, self._context.security.decide
-        own = types.get(spec.type)
-        alike = [] if own is None else [each.channel for each in types.values() if each.type == own.type]
-        for channel in (spec.channel, *alike):
-            if not isinstance(decide(caller.principal, "subscribe", channel), Allow):
-                own = None
-        if own is None:
+        own = self._objects.engine.types.get(spec.type)
+        if own is None or not self._may_hold(caller, spec.type, own.type):
             raise ObjectError(f"replica of {spec.pattern!r}: expected a type that it may read, found {spec.type!r}")
         specs.check(spec, own.type)
+
+    def _may_hold(self, caller: Caller, type: str, form: EventType) -> bool:
+        """Objects of types that are declared alike cannot be told apart: it must be allowed to see all of them."""
+        types, decide = self._objects.engine.types, self._context.security.decide
+        alike = [each.channel for each in types.values() if each.type == form]
+        return all(
+            isinstance(decide(caller.principal, "subscribe", channel), Allow)
+            for channel in (CHANNEL + type + specs.SUFFIX, *alike)
+        )
+
+    def tell(self, caller: Caller, request: TellServices) -> ServicesAre:
+        """Those of types that it may hold replicas of; of others it does not learn that they are there."""
+        types, found = self._objects.engine.types, []
+        for service in self._objects.services.values():
+            type = types.get(service.type)
+            asked = type is not None and request.name in ("", service.name)
+            if type is not None and asked and self._may_hold(caller, service.type, type.type):
+                found.append(quality.pack(service))
+        return ServicesAre(found[:MOST_OBJECTS])
 
     def read(self, caller: Caller, request: ReadReplica) -> ReplicaPage:
         """By its own rights: it was held, and may not be any more."""

@@ -44,6 +44,7 @@ _ANSWERS: tuple[tuple[Any, Answer], ...] = (
     (wire.HoldReplica, lambda of: of.replicas.hold),
     (wire.ReadReplica, lambda of: of.replicas.read),
     (wire.ReleaseReplica, lambda of: of.replicas.release),
+    (wire.TellServices, lambda of: of.replicas.tell),
     (wire.TellTriggers, lambda of: of.triggers.tell),
     (wire.ExplainTrigger, lambda of: of.triggers.explain),
 )

@@ -10,6 +10,7 @@ ExplainTrigger      one that is not installed in words, as InstallTrigger would 
 HoldReplica         be told of some objects from now on, or still, as far as they leave their bounds
 ReadReplica         a page of what holders of a replica were told last
 ReleaseReplica      be told no more
+TellServices        services with quality that the owner offers the asking node
 """
 
 from __future__ import annotations
@@ -113,11 +114,14 @@ class TriggersAre(msgspec.Struct, frozen=True, tag=True):
 
 class ReplicaIs(msgspec.Struct, frozen=True, tag=True):
     """A replica as it is held: the channel on which its owner tells of it, the type of what is told, and for how many
-    seconds it is held if nothing more is said."""
+    seconds it is held if nothing more is said. From `at` on, and for as long, members change by at most so much in a
+    second, for which so many seconds can be saved up."""
 
     channel: Name
     told: Annotated[bytes, Meta(max_length=MAX_TYPE)]
     lease: Annotated[float, Meta(gt=0)]
+    at: int = 0
+    rates: Annotated[dict[Name, tuple[float, float]], Meta(max_length=MOST_OBJECTS)] = {}
 
 
 class ToldRow(msgspec.Struct, frozen=True, array_like=True):
@@ -136,6 +140,12 @@ class ReplicaPage(msgspec.Struct, frozen=True, tag=True):
 
     rows: Annotated[list[ToldRow], Meta(max_length=MOST_OBJECTS)]
     next: _Pattern = ""
+
+
+class ServicesAre(msgspec.Struct, frozen=True, tag=True):
+    """Services with quality, in serial form."""
+
+    services: Annotated[list[Annotated[bytes, Meta(max_length=MAX_REPLICA)]], Meta(max_length=MOST_OBJECTS)]
 
 
 # ── requests ──
@@ -226,6 +236,13 @@ class ReadReplica(Request, frozen=True, tag=True):
     after: _Pattern = ""
 
 
+class TellServices(Request, frozen=True, tag=True):
+    """Which services with quality there are, or one by its name."""
+
+    answer: ClassVar[Any] = ServicesAre
+    name: Annotated[str, Meta(max_length=255)] = ""
+
+
 class ReleaseReplica(Request, frozen=True, tag=True):
     """Be told no more."""
 
@@ -257,7 +274,9 @@ __all__ = [
     "RemoveTrigger",
     "ReplicaIs",
     "ReplicaPage",
+    "ServicesAre",
     "SubmitTransaction",
+    "TellServices",
     "TellTriggers",
     "TellTypes",
     "ToldRow",

@@ -317,6 +317,10 @@ class Replicas(Observer):
         """The clock says that a model may have gone too far: the end of this turn looks."""
         self._armed = FOREVER
 
+    def holds_type(self, type: str) -> bool:
+        """Whether there are replicas of objects of a type."""
+        return any(held.tracker.spec.type == type for held in self.held.values())
+
     # ── after a commit ──
 
     def committed(self) -> None:
