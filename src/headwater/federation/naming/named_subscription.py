@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 FOUND_SECONDS = 5.0  # in which a node that has sources has said so
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 30.0  # until what was not reached is tried again
-ROUTE_SECONDS = 20.0  # after which a gateway is asked again to pass the name on, and a name is looked up again
+ROUTE_SECONDS = 20.0  # after which a gateway is asked again to pass the name on
+FOLLOW_SECONDS = 60.0  # after which a name is looked up again, though no change of it was told
 
 
 @dataclass(eq=False)
@@ -61,7 +62,7 @@ class NamedSubscription:
         self._again = float("inf")  # when to look again
         self._pause = FIRST_RETRY_SECONDS
         self.missing: dict[str, str] = {}
-        self.polls = False  # it looks again now and then, for nobody tells it of changes
+        self.follows = False  # it looks again now and then
         self.closed = False
 
     @property
@@ -86,7 +87,7 @@ class NamedSubscription:
         with self._updating:
             if self.closed:
                 return
-            self._again = monotonic() + ROUTE_SECONDS if self.polls else float("inf")
+            self._again = monotonic() + FOLLOW_SECONDS if self.follows else float("inf")
             wanted = {each.node: each for each in map(self._route_of, answer.sources) if each is not None}
             for address in wanted.values():
                 try:
@@ -200,17 +201,8 @@ class NamedSubscription:
         return not self.missing and all(self._is_ready(part, end) for part in parts)
 
     def _is_ready(self, part: _Part, end: float) -> bool:
-        """Whether the nodes that were found in a federation have said what they have, and what is wanted is in force
-        there."""
-        node, engine = part.node, part.node._engine
-        if part.subscription is None or engine is None:
-            return False
-
-        def met() -> bool:
-            peers = [engine.peers.get(each) for each in list(part.held)]
-            return all(peer is not None and (peer.has(self.name) or peer.gone is not None) for peer in peers)
-
-        return node.until(met, max(0.0, end - monotonic())) and node.ready(max(0.0, end - monotonic()))
+        """Whether what is wanted in one federation is in force."""
+        return part.subscription is not None and self._reach.is_ready(part.node, list(part.held), self.name, end)
 
     def cancel(self) -> None:
         """End it in all federations."""

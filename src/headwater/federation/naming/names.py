@@ -60,6 +60,7 @@ BEAT_SECONDS = 0.5  # after which is looked what is due
 COMPARE_SECONDS = 5.0  # after which servers of a domain compare what they have
 ABOVE_SECONDS = 10.0  # after which a server asks what is above its domains again
 WAITING = 1_024  # tasks
+WATCH_SECONDS = 10.0  # in which a watch is in force, as a rule
 
 
 class Names(Service):
@@ -181,12 +182,21 @@ class Names(Service):
         for place in answer.places if lasts else ():
             self._check_lasting(name, place)
         made = NamedSubscription(name, handler, where, options, self.reach, lambda to: self._route(name, to, lasts))
-        made.polls = follow and self._elsewhere(answer)
-        watch = self._follow_name(name) if follow and not made.polls else None
+        made.follows = follow
+        watch = self._follow_name(name) if follow and not self._elsewhere(answer) else None
         with self._lock:
             self._subscriptions[made] = watch
         made.update(answer)
+        if watch is not None:
+            self._chores.do(("begin", made), lambda: self._begin(made, watch))
         return made
+
+    def _begin(self, subscription: NamedSubscription, watch: NameWatch) -> None:
+        """What has changed between the lookup and the moment from which on changes are told is not missed."""
+        watch.ready(WATCH_SECONDS)
+        if not subscription.closed:
+            self._again(subscription.name, ())
+            self._wake.set()
 
     def _follow_name(self, name: str) -> NameWatch:
         return self.watch(name, self._on_change)

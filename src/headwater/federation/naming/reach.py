@@ -23,7 +23,7 @@ from headwater.services.naming.address import NodeAddress
 from headwater.store import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from headwater.federation.engine import Engine
     from headwater.federation.peers.peer import Peer
@@ -161,6 +161,18 @@ class Reach:
             self.suspect(address)
             raise Unreachable(f"node {address.node} is not reached in federation {address.federation!r}")
         return engine.peers[address.node]
+
+    def is_ready(self, node: Node, others: Sequence[str], channel: str, end: float) -> bool:
+        """Wait until other nodes, by id, have said that they have a channel (or are gone), and what is wanted at a node
+        of this process is in force; False if that is not so at `end`."""
+        engine = engine_of(node)
+        wanted = [each for each in others if each != engine.id]
+
+        def met() -> bool:
+            peers = [engine.peers.get(each) for each in wanted]
+            return all(peer is not None and (peer.has(channel) or peer.gone is not None) for peer in peers)
+
+        return node.until(met, max(0.0, end - monotonic())) and node.ready(max(0.0, end - monotonic()))
 
     def ask(self, address: NodeAddress, request: Request, timeout: float = REACH_SECONDS) -> Any:
         """Ask a node something; Unreachable if it is not reached or does not answer in time."""

@@ -6,10 +6,12 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.federation.naming.name_change import NameChange
+from headwater.federation.naming.reach import REACH_SECONDS
 from headwater.services.naming.domains import changes_channel
 
 if TYPE_CHECKING:
@@ -99,9 +101,18 @@ class NameWatch:
             self._handler(event)  # with the lock: one after the other, in order
 
     def ready(self, timeout: float = 10.0) -> bool:
-        """Wait until the servers that are there have taken it up; False if too late."""
-        nodes = {node for node, _ in list(self._parts.values())}
-        return all(node.ready(timeout) for node in nodes)
+        """Wait until the servers of the domain have taken it up; one that is not reached in a few seconds is not waited
+        for, if another one has. False if none has in time."""
+        end = monotonic() + timeout
+        channel = changes_channel(self.domain)
+        while True:
+            ready = [
+                self._reach.is_ready(node, [server.node], channel, min(end, monotonic() + REACH_SECONDS))
+                for server, (node, _) in list(self._parts.items())
+            ]
+            if any(ready) or not ready or monotonic() >= end:
+                return any(ready)
+            self.look()
 
     def cancel(self) -> None:
         """Listen no more."""
