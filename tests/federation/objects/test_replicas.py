@@ -228,6 +228,45 @@ def test_a_service_is_had_by_name_and_level_and_equal_levels_are_one(make: Nodes
     assert plant.objects.services == {}
 
 
+def test_a_service_over_a_trigger_of_several_owners_has_levels_too(make: Nodes, tmp_path: Path) -> None:
+    rights = Rights()
+    plant = Plant(make, tmp_path, security={"policy": rights})
+    tanks(plant)
+    other: Any = make("other", state=tmp_path / "other.state")
+    other.objects.type("Tank", "level: f64, label: text?")
+    with other.objects.transaction() as t:
+        t.create("tank", "Tank", level=3.0)
+    make.together()
+    apart: dict[str, Any] = {
+        "inputs": {"a": "//plant/yard", "b": "//other/tank"}, "when": "becomes", "where": "abs(a.level - b.level) > :d",
+        "notify": {"apart": "abs(a.level - b.level)"},
+    }  # fmt: skip
+    plant.objects.trigger_service("apart", levels={"near": {"d": 1.0}, "far": {"d": 10.0}}, **apart)
+    assert plant.remote.services["apart"].levels == {"near": {"d": 1.0}, "far": {"d": 10.0}}
+    near, far = plant.remote.service("apart", "near"), plant.remote.service("apart", "far")
+    one, two = Log[Any](), Log[Any]()
+    near.subscribe(one)
+    far.subscribe(two)
+    make.ready(plant.desk)
+    with other.objects.transaction() as t:
+        t.update("tank", level=8.0, event=True)
+    assert one.wait(1)[0].apart == 5.0
+    with other.objects.transaction() as t:
+        t.update("tank", level=20.0, event=True)
+    assert two.wait(1)[0].apart == 17.0 and len(one.events) == 1
+    with pytest.raises(ObjectError, match="expected one of its levels, found 'nera'"):
+        plant.remote.service("apart", "nera")
+    with pytest.raises(ObjectError, match="since it is over a trigger"):
+        plant.remote.service("apart", Adaptive())
+    with pytest.raises(ObjectError) as found:
+        plant.objects.trigger_service("no name", levels={}, when="each", on="yard", params={"d": 1.0})
+    assert all(each in str(found.value) for each in ("name: ", "levels: ", "params: ", "notify: "))
+    rights.no["subscribe", near.channel.name] = Deny("no")
+    assert "apart" not in plant.remote.services
+    plant.objects.withdraw_service("apart")
+    assert plant.objects.triggers == {}
+
+
 def test_an_adaptive_level_follows_what_is_measured_of_the_link(make: Nodes, tmp_path: Path) -> None:
     """The link brings more bytes than the node wants of it: the level gets worse, and better when that is over."""
     plant = Plant(make, tmp_path)

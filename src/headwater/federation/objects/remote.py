@@ -21,7 +21,7 @@ from headwater.channel.dispatch.thread_call import in_thread
 from headwater.errors import Busy, ClosedError, FederationError, ObjectError, Unreachable
 from headwater.federation.objects.remote_trigger import RemoteTrigger
 from headwater.federation.objects.replica import Replica
-from headwater.federation.objects.served import ServedReplica
+from headwater.federation.objects.served import ServedReplica, ServedTrigger
 from headwater.federation.wire.object_requests import (
     MAX_TRANSACTION,
     MOST_WAIT,
@@ -320,15 +320,17 @@ class RemoteObjects:
 
     def service(
         self, name: str, level: str | Adaptive, *, on_level: Callable[[LevelChange], object] | None = None
-    ) -> ServedReplica:
+    ) -> ServedReplica | ServedTrigger:
         """Objects of the owner as it offers them, at one of its levels; with `Adaptive(...)`, at the best that the link
-        can carry. `on_level` is told of each change of that."""
+        can carry. `on_level` is told of each change of that. One over a trigger is what that tells, at a level."""
         found: ServicesAre = self._ask(TellServices(name), monotonic() + TIMEOUT)
         if not found.services:
             raise ObjectError(
                 f"service {name!r}: expected one that {self.owner!r} offers this node, found none; see services"
             )
         service = quality.unpack(found.services[0])
+        if service.triggers:
+            return ServedTrigger(service, level, self._context, found.channels)
         form = self._type(service.type)
         quality.check(service, form)
         return ServedReplica(service, level, self._context, lambda spec: self._hold(spec, form), on_level)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwater.federation.context import Context
     from headwater.federation.objects.budgets import Budgets
     from headwater.federation.peers.request_registry import Caller
+    from headwater.objects.replicas.quality import QualityService
     from headwater.objects.replicas.spec import ReplicaSpec
     from headwater.types import EventType
 
@@ -77,14 +78,34 @@ class ReplicaServer:
         )
 
     def tell(self, caller: Caller, request: TellServices) -> ServicesAre:
-        """Those of types that it may hold replicas of; of others it does not learn that they are there."""
+        """Those of types that it may hold replicas of, or whose notifications it may subscribe to; of others it does
+        not learn that they are there."""
         types, found = self._objects.engine.types, []
+        channels: dict[str, tuple[str, bytes]] = {}
         for service in self._objects.services.values():
+            if service.triggers and request.name in ("", service.name):
+                open = self._channels(caller, service)
+                if len(open) == len(service.levels):
+                    found.append(quality.pack(service))
+                    channels = open if request.name else {}
+                continue
             type = types.get(service.type)
             asked = type is not None and request.name in ("", service.name)
             if type is not None and asked and self._may_hold(caller, service.type, type.type):
                 found.append(quality.pack(service))
-        return ServicesAre(found[:MOST_OBJECTS])
+        return ServicesAre(found[:MOST_OBJECTS], channels)
+
+    def _channels(self, caller: Caller, service: QualityService) -> dict[str, tuple[str, bytes]]:
+        """By level, where its trigger tells, and what; of those that it may subscribe to."""
+        triggers, found = self._objects.engine.triggers, {}
+        for level, name in service.triggers.items():
+            trigger = triggers.registry.by_name.get(name)
+            type = None if trigger is None or trigger.notification is None else pack_type(trigger.notification.type)
+            if trigger is not None and type is not None:
+                channel = triggers.channel(trigger)
+                if isinstance(self._context.security.decide(caller.principal, "subscribe", channel), Allow):
+                    found[level] = channel, type
+        return found
 
     def read(self, caller: Caller, request: ReadReplica) -> ReplicaPage:
         """By its own rights: it was held, and may not be any more."""

@@ -14,9 +14,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError, ObjectError
+from headwater.federation.wire.requests import unpack_type
 from headwater.objects.replicas.adaptation import Adaptive, Controller, Measured
 
 if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.subscription import Subscription
     from headwater.federation.context import Context
     from headwater.federation.objects.replica import Reading, Replica
     from headwater.objects.replicas.adaptation import Move
@@ -207,4 +210,37 @@ class ServedReplica:
         return f"<Service {self.service.name} at level {self._level}>"
 
 
-__all__ = ["LevelChange", "ServedReplica"]
+class ServedTrigger:
+    """What a service over a trigger tells, at a level: subscribe to it as to any channel."""
+
+    def __init__(
+        self,
+        service: QualityService,
+        level: str | Adaptive,
+        context: Context,
+        channels: Mapping[str, tuple[str, bytes]],
+    ) -> None:
+        if not isinstance(level, str):
+            raise ObjectError(f"service {service.name!r}: expected a level, since it is over a trigger, found {level}")
+        service.must_have(level)
+        self.service, self.level = service, level
+        name, form = channels[level]
+        type = unpack_type(form)
+        if type is None:
+            raise ObjectError(f"service {service.name!r}: expected the type of what is told, found none")
+        self.channel: Channel[Any] = context.node.channel(name, type)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Those of the service, the best first."""
+        return tuple(self.service.levels)
+
+    def subscribe(self, handler: Any = None, where: Any = None, **options: Any) -> Subscription[Any]:
+        """What is told from now on, to a handler, by `async for`, or durably; once to this node, however many."""
+        return self.channel.subscribe(handler, where, **options)
+
+    def __repr__(self) -> str:
+        return f"<Service {self.service.name} at level {self.level}>"
+
+
+__all__ = ["LevelChange", "ServedReplica", "ServedTrigger"]

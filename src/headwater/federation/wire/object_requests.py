@@ -143,9 +143,13 @@ class ReplicaPage(msgspec.Struct, frozen=True, tag=True):
 
 
 class ServicesAre(msgspec.Struct, frozen=True, tag=True):
-    """Services with quality, in serial form."""
+    """Services with quality, in serial form; where one over a trigger was asked for by name, the channels of its levels
+    and the types of what is told there."""
 
     services: Annotated[list[Annotated[bytes, Meta(max_length=MAX_REPLICA)]], Meta(max_length=MOST_OBJECTS)]
+    channels: Annotated[
+        dict[Name, tuple[Name, Annotated[bytes, Meta(max_length=MAX_TYPE)]]], Meta(max_length=MOST_TYPES)
+    ] = {}
 
 
 # ── requests ──

@@ -3,7 +3,8 @@
     objects.service("positions", "fleet/*", type="Vehicle", levels={"near": {"x": 1.0}, "far": {"x": 100.0}})
 
 Who wants one names the service and a level, and need not know what it is of. The same level of a service is the same
-replica, however many have it. Levels are said from the best to the least.
+replica, however many have it. Levels are said from the best to the least. A service over a trigger has one trigger for
+each level, with that level's values of its parameters.
 """
 
 from __future__ import annotations
@@ -45,14 +46,18 @@ class QualityService(msgspec.Struct, frozen=True, array_like=True):
     levels: dict[str, dict[str, float]]
     members: tuple[str, ...] = ()
     model: Linear | None = None
+    triggers: dict[str, str] = {}  # of one over a trigger: by level, what it is called; the rest says nothing then
 
     def replica(self, level: str) -> ReplicaSpec:
         """What a level is; ObjectError if there is none of that name."""
-        bounds = self.levels.get(level)
-        if bounds is None:
+        self.must_have(level)
+        return ReplicaSpec(self.pattern, self.type, self.levels[level], self.members, self.model)
+
+    def must_have(self, level: str) -> None:
+        """ObjectError if there is no level of that name."""
+        if level not in self.levels:
             hint = did_you_mean(level, self.levels) or f"there are {', '.join(self.levels)}"
             raise ObjectError(f"service {self.name!r}: expected one of its levels, found {level!r}; {hint}")
-        return ReplicaSpec(self.pattern, self.type, bounds, self.members, self.model)
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -179,6 +184,7 @@ def withdrawing(name: str) -> Administer:
 
 
 __all__ = [
+    "MOST_LEVELS",
     "QualityService",
     "QualityServices",
     "check",
