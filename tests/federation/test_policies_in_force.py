@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headwater import Interest, Node
+from headwater import Interest, Node, Reliable
 from headwater.errors import ConfigError, FederationError
 from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.security.settings import Security
+from headwater.federation.wire import frames as wire
 from headwater.federation.wire.requests import Install, Wish
 from headwater.interest import as_event_type
+from headwater.policy import ChannelPolicy, Clause, Identity, Location, shown
 from headwater.security import Rule
-from headwater.services.policy.channel_policy import ChannelPolicy, Clause
-from headwater.services.policy.location import Location
+from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
 CHANNEL, TYPE = "ie.tcd.sighting", "who: text, room: u32, n: u32"
@@ -35,6 +37,8 @@ HIDES = ChannelPolicy(
     type=TYPE,
     clauses=[Clause(who="group:security", show="true"), Clause(who="eve"), Clause(show="who = :user")],
 )
+
+ANNS = ChannelPolicy(name="sightings", channel=CHANNEL, type=TYPE, clauses=[Clause(who="ann", show="true")])
 
 
 @pytest.fixture
@@ -118,10 +122,9 @@ def test_a_change_holds_from_an_exact_point_on_and_the_backlog_does_not_leave(ma
     assert late == [10, 13, 16], late
     assert engine.rejudgement.withheld >= 4
     # A revocation: nothing leaves, and who it concerns is told.
-    nothing = ChannelPolicy(name="sightings", channel=CHANNEL, type=TYPE, clauses=[Clause(who="ann", show="true")])
     with peer.sender._turn:
         publish(source, 6, start=18)
-        assert lab.policies.set(nothing).version == 2
+        assert lab.policies.set(ANNS).version == 2
     publish(source, 6, start=24)
     make.flush()
     eventually(lambda: f"{CHANNEL}@lab" in sink.refused)
@@ -218,9 +221,7 @@ def test_history_and_logs_show_no_more_than_the_policy(make: Nodes, tmp_path: Pa
     make.ready(bob)
     with LogClient(lab.endpoints[0], security=security("bob")) as client:
         assert badges(client) == [1, 4, 7, 10]
-        lab.policies.set(
-            ChannelPolicy(name="sightings", channel=CHANNEL, type=TYPE, clauses=[Clause(who="ann", show="true")])
-        )
+        lab.policies.set(ANNS)
         with pytest.raises(FederationError, match="no clause about user"):
             badges(client)
         lab.policies.set(HIDES)
@@ -271,3 +272,82 @@ def test_policies_that_do_not_check_are_refused_when_they_are_set() -> None:
             ],
         )
     assert [each.place for each in found.value.problems] == [f"policy p: clause {n}: show" for n in (1, 2, 3)]
+
+
+def test_what_was_sent_and_may_have_to_go_again_is_judged_anew(make: Nodes, tmp_path: Path) -> None:
+    lab = opened(make, "lab")
+    source = lab.channel(CHANNEL, TYPE).source("door")
+    bob, log = opened(make, "bob", state=tmp_path / "bob.db"), Log()
+    manual = Reliable(durable=True, acknowledge="manual")
+    bob.channel(CHANNEL, TYPE).subscribe(log, name="notes", delivery=manual)
+    make.ready(bob)
+    publish(source, 9)
+    assert seen(log, 9) == list(range(9))  # and nothing is acknowledged: all of it may have to go again
+    peer = lab._engine.peers[bob.id]  # type: ignore[union-attr]
+    [lane] = peer.crossings[CHANNEL].active()
+
+    def kept() -> list[int]:
+        found: list[Any] = [wire.decode(memoryview(each.frame)[4:]) for each in lane.kept]
+        return [seq - 1 for events in found for seq in events.seqs]
+
+    assert kept() == list(range(9))
+    lab.policies.set(HIDES)
+    assert kept() == [1, 4, 7] and lane.kept[-1].number == lane.number  # the peer counts on from where it is
+    publish(source, 3, start=9)
+    assert seen(log, 10)[9:] == [10]
+    lab.policies.set(ANNS)
+    assert kept() == []
+
+
+def test_a_random_life_beside_a_model(make: Nodes) -> None:
+    """Moves, other policies and events by turns: each event is seen by whom the policy of that moment shows it."""
+    chance = random.Random(17)
+    lab = opened(make, "lab")
+    source = lab.channel(CHANNEL, TYPE).source("door")
+    shows = [
+        "true",
+        "who = :user",
+        "room = :here",
+        "room = :here or 'security' in :groups",
+        "n % 2 = 0 and room >= :here",
+    ]
+    identities = {"ann": Identity(user="ann", groups=["security"]), "bob": Identity(user="bob", groups=["staff"])}
+    logs = {}
+    for user in identities:
+        logs[user] = Log()
+        opened(make, user).channel(CHANNEL, TYPE).subscribe(logs[user], "n != 7")
+    make.together()
+    make.ready()
+    here = Location(channel="t.moves", type="who: text, room: u32", user="who", gives={"here": "room"})
+    moves = lab.channel("t.moves", "who: text, room: u32").source("badges")
+    policy: ChannelPolicy | None = None
+    places: dict[str, dict[str, int]] = {}
+    wanted: dict[str, list[int]] = {user: [] for user in identities}
+    for n in range(rounds(150, 2000)):
+        match chance.randrange(8):
+            case 0:
+                make.flush()  # so that nothing waits: what waits is judged anew, and is another test's
+                policy = ChannelPolicy(
+                    name="sightings",
+                    channel=CHANNEL,
+                    type=TYPE,
+                    clauses=[Clause(who=chance.choice(["*", "bob", "group:staff"]), show=chance.choice(shows))],
+                    location=here,
+                )
+                places = places if lab.policies.list() else {}  # nobody watched before
+                lab.policies.set(policy)
+            case 1:
+                who, room = chance.choice(["ann", "bob"]), chance.randrange(4)
+                moves.publish(who=who, room=room)
+                if policy is not None:
+                    places[who] = {"here": room}
+            case _:
+                event = {"who": chance.choice(["ann", "bob"]), "room": chance.randrange(4), "n": n}
+                source.publish(**event)
+                for user, identity in identities.items():
+                    limit = Interest("true", BOUND) if policy is None else shown(policy, identity, places.get(user))
+                    if limit is not None and limit.test(event) and n != 7:
+                        wanted[user].append(n)
+    make.flush()
+    for user, log in logs.items():
+        assert seen(log, len(wanted[user])) == wanted[user]
