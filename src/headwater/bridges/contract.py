@@ -31,6 +31,10 @@ from headwater.bridges.topics import TopicSyntax
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.services import Service
 from headwater.errors import ClosedError, ConfigError, ConfigProblem, EncodeError, HeadwaterError, QueueFull
+from headwater.federation.security.policy import Allow, Restrict
+from headwater.interest import Interest
+from headwater.services.policy.conjunction import restricted
+from headwater.services.policy.identity import Identity
 from headwater.types import Event, timestamp
 
 if TYPE_CHECKING:
@@ -62,12 +66,16 @@ class Outgoing:
         self._waiting: dict[str, deque[list[Any]]] = {}  # by source: what is to be acknowledged, and whether it is done
         self.subscription: Subscription[Any] | None = None
         self.echoes = False  # what goes out could come in again: then what has come in does not go out
+        self.limit: Interest | None = None  # what policies show the broker, if not all of it
 
     def went(self, event: Any, about: Any) -> None:
         """An event is to go out; the handler of its subscription. It waits while too many are on their way."""
         bridge, entry = self._bridge, [about, False]
         with self._lock:
             self._waiting.setdefault(about.source, deque()).append(entry)
+        if self.limit is not None and not self.limit.test(event):  # it waited while a policy changed
+            self._done(entry, places=0)
+            return
         if self.echoes and about.source in bridge.own_sources:
             self._done(entry, places=0)
             return
@@ -161,11 +169,49 @@ class Bridge(Service, ABC):
             delivery = Reliable(durable=True, acknowledge="manual") if self.durable else Reliable()
             outgoing.subscription = self._node.channel(mapping.channel).subscribe(
                 outgoing.went,
-                mapping.where or None,
+                self._shown(outgoing),
                 name=f"bridge-{self.name}-{number}",
                 delivery=delivery,
                 dispatch="pool",
             )
+
+        if self._node._policies is not None:
+            self._node._policies.watch(self._rejudge)
+
+    def _shown(self, outgoing: Outgoing) -> Interest | str | None:
+        """What goes out: of what the mapping says, what policies show a device of the kind `bridge`, which is all that
+        is known of who reads a broker."""
+        mapping, engine = outgoing.translation.mapping, self._node._engine
+        channel = self._node.channel(mapping.channel)
+        outgoing.limit = None
+        if engine is None or not engine.context.decisions.governed(channel.name):
+            return mapping.where or None
+        broker = Identity(device=self.name, device_kind="bridge", node=engine.id)
+        verdict = engine.context.decisions.judge(broker, "subscribe", channel.name)
+        if isinstance(verdict, Allow):
+            return mapping.where or None
+        if isinstance(verdict, Restrict) and channel.type is not None:
+            wanted = Interest(mapping.where, channel.type) if mapping.where else None
+            try:
+                made = restricted(wanted, verdict.interest, channel.type)
+                outgoing.limit = verdict.interest
+                return made
+            except HeadwaterError as error:
+                log.error("bridge %s: nothing of %s goes out: %s", self.name, channel.name, error)
+        else:
+            log.warning("bridge %s: nothing of %s goes out: %s", self.name, channel.name, verdict.why)
+        if channel.type is None:
+            raise ClosedError(f"bridge {self.name!r}: {channel.name}: {verdict.why}")
+        outgoing.limit = Interest("false", channel.type)
+        return outgoing.limit
+
+    def _rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
+        """Policies of these channels have changed: what goes out changes, what waits to included."""
+        for outgoing in self._outgoing:
+            if concerns(outgoing.translation.mapping.channel) and outgoing.subscription is not None:
+                with suppress(ClosedError):
+                    shown = self._shown(outgoing)
+                    outgoing.subscription.change(where="true" if shown is None else shown)
 
     def stop(self) -> None:
         """Part with the broker; what it does not have goes out the next time, where the node has a state."""
