@@ -15,6 +15,9 @@ from headwater.errors import FederationError, ObjectError
 from headwater.federation.address_map import HashedGroups
 from headwater.federation.gateway.gateway import Gateway
 from headwater.federation.network import Network
+from headwater.federation.wire.object_requests import HoldReplica, ReadReplica
+from headwater.federation.wire.requests import unpack_type
+from headwater.objects.replicas import spec as specs
 from headwater.policy import ChannelPolicy, Clause, Identity, Location, shown
 from headwater.spark.backtest import Subscription, backtest
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
@@ -111,6 +114,36 @@ def test_objects_are_read_as_far_as_their_changes_would_be_shown(make: Nodes, tm
     with pytest.raises(ObjectError), plant.remote.transaction() as t:
         t.update("tanks/3", {"level": 9.0}, event=True)
     assert plant.objects["tanks/3"].level == 3.0 and len(list(plant.remote.list())) == 4
+
+
+def test_replicas_are_told_nothing_that_a_policy_may_hide(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    with plant.objects.transaction() as t:
+        t.create("tank", "Tank", level=1.0)
+    spec = specs.ReplicaSpec("//plant/tank", "Tank")
+    engine: Any = plant.desk._engine
+    owner = engine.peers[plant.owner.id]
+    told = Log()
+    held = engine.dialogue.ask(owner, HoldReplica(specs.pack(spec)))
+    plant.desk.channel(held.channel, unpack_type(held.told)).subscribe(told)
+    make.ready(plant.desk)
+
+    def set_level(level: float) -> None:
+        with plant.objects.transaction() as t:
+            t.update("tank", level=level)
+
+    set_level(2.0)
+    told.wait(1)
+    assert engine.dialogue.ask(owner, ReadReplica(spec.number)).rows
+    plant.owner.policies.set(policy("new.level < 1.5", "objects.Tank", CHANGE))
+    set_level(3.0)
+    for question in (ReadReplica(spec.number), HoldReplica(specs.pack(spec))):
+        with pytest.raises(FederationError, match="expected a type that it may read"):
+            engine.dialogue.ask(owner, question)
+    plant.owner.policies.set(policy("true", "objects.Tank", CHANGE))
+    set_level(4.0)
+    told.until(lambda events: any(each.value.level == 4.0 for each in events))
+    assert all(each.value.level != 3.0 for each in told.events)
 
 
 def test_where_somebody_is_may_be_an_object(make: Nodes, tmp_path: Path) -> None:

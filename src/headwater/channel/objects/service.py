@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
     from headwater.channel.time.clock import Clock
     from headwater.channel.time.timer_engine import Timers
+    from headwater.objects.replicas.spec import ReplicaSpec
     from headwater.store import NodeState
     from headwater.threads import Crashes
 
@@ -353,6 +354,11 @@ class Objects(HasTriggers, HasServices, Service):
             interest = Interest("object = :name", found.change, params={"name": whole})
         batches = list(read.read(found.channel, logs.node, SOURCE, interest=interest))
         return pa.Table.from_batches(batches, None if batches else read.schema(found.channel))
+
+    def replica_spec(self, replica: int) -> ReplicaSpec | None:
+        """What a replica that somebody holds is of; None if nobody does."""
+        found = self._replicas.observer.held.get(replica)
+        return None if found is None else found.spec
 
     def replica_page(
         self, replica: int, holder: str, after: str, most: int

@@ -70,7 +70,7 @@ class ReplicaServer:
 
     def _may_hold(self, caller: Caller, type: str, form: EventType) -> bool:
         """Objects of types that are declared alike cannot be told apart: it must be allowed to see all of them."""
-        types, decide = self._objects.engine.types, self._context.security.decide
+        types, decide = self._objects.engine.types, self._context.decisions.decide
         alike = [each.channel for each in types.values() if each.type == form]
         return all(
             isinstance(decide(caller.principal, "subscribe", channel), Allow)
@@ -108,8 +108,12 @@ class ReplicaServer:
         return found
 
     def read(self, caller: Caller, request: ReadReplica) -> ReplicaPage:
-        """By its own rights: it was held, and may not be any more."""
-        found = self._objects.replica_page(request.replica, caller.peer.id, request.after, MOST_OBJECTS)
+        """By its rights as they are now: it was held, and may not be any more."""
+        with self._context.decisions.reading():
+            spec = self._objects.replica_spec(request.replica)
+            if spec is not None:
+                self._check_rights(caller, spec)
+            found = self._objects.replica_page(request.replica, caller.peer.id, request.after, MOST_OBJECTS)
         if found is None:
             raise ObjectError("replica: expected one that this node holds, found none; hold it first")
         rows: list[ToldRow] = []

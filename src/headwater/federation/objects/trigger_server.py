@@ -174,7 +174,7 @@ class TriggerServer:
 
     def _known_to(self, caller: Caller) -> Callable[[Installed], bool]:
         """Which triggers it may know of: by all types of objects and channels that they are about."""
-        types, decide, group = self._objects.engine.types, self._context.security.decide, _group(caller)
+        types, decide, group = self._objects.engine.types, self._context.decisions.decide, _group(caller)
         closed = [each.type for each in types.values() if not decide(caller.principal, "inspect", each.channel)]
 
         def known(installed: Installed) -> bool:

@@ -100,7 +100,8 @@ class Whereabouts:
         location = watch.location
         there = next((each for each in self._node.channels() if each.name == location.channel), None)
         channel = there or self._node.channel(location.channel, location.type or watch.type)
-        watch.sink = channel.subscribe(partial(self._sighted, watch), history=PAST, dispatch="inline")
+        past = PAST if self._node._federated or channel.backlog.remembers else 0
+        watch.sink = channel.subscribe(partial(self._sighted, watch), history=past, dispatch="inline")
 
     def _follow_objects(self, watch: Watch) -> None:
         """Changes of objects, and what they are when that begins; what has changed since is newer."""

@@ -55,7 +55,7 @@ class Held:
     """A replica, with its holders."""
 
     def __init__(self, spec: ReplicaSpec, form: EventType) -> None:
-        self.number, self.pattern = spec.number, NamePattern(spec.pattern)
+        self.spec, self.number, self.pattern = spec, spec.number, NamePattern(spec.pattern)
         self.tracker, self.type = Tracker(spec, form), specs.told_type(form)
         self.channel = spec.channel
         self.holders: dict[str, int] = {}

@@ -44,6 +44,7 @@ from headwater.services.policy.who import EVERYBODY, who_problems
 from headwater.types import EventType, event_type
 
 MOST_CLAUSES = 256
+REPLICAS = ".replicas"  # after the name of a channel of changes: what holders of replicas are told
 ORDERED = ".ordered"  # after the name of a channel: the one that has its events again, in a total order
 MAX_INTEREST = 16 * 1024  # characters
 _NOTHING = as_event_type("nothing: bool?")  # what `when` looks at: no event
@@ -134,8 +135,9 @@ class ChannelPolicy:
         return frozenset(() if self.location is None else self.location.gives)
 
     def about(self, channel: str) -> bool:
-        """Whether it is a policy of a channel; and so of that which has the channel's events in a total order."""
-        own = channel.removesuffix(ORDERED)
+        """Whether it is a policy of a channel; and so of that which has the channel's events in a total order, and, of
+        changes of objects, of what holders of replicas are told."""
+        own = channel.removesuffix(ORDERED).removesuffix(REPLICAS)
         return self.pattern.matches(channel) or (own != channel and self.pattern.matches(own))
 
     def governs(self, action: Action) -> bool:
