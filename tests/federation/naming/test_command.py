@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from headwater import Network, Node
 from headwater.cli import main
 from headwater.names import Names
 from tests.federation.naming.campus import address_of, campus
+from tests.federation.nursery import Popen
 
 
 def test_keys_zones_the_tree_and_a_name_step_by_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +58,26 @@ def test_keys_zones_the_tree_and_a_name_step_by_step(tmp_path: Path, capsys: pyt
         lost = said("resolve", "ie.gone.door", str(tmp_path / "names.toml"), code=2)
         assert "no answer" in lost and "'ie.gone'" in lost
         assert "a domain that" not in said("tree", str(tmp_path / "nowhere.toml"), code=2)
+
+
+def test_a_node_serves_the_domains_of_a_file_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["names", "key", str(tmp_path / "root.key")]) == 0
+    key = capsys.readouterr().out.strip()
+    (tmp_path / "root.toml").write_text('[[serve]]\ndomain = "."\nkey = "root.key"\n')
+    arguments = ["node", "--name", "top", "--listen", "tcp/127.0.0.1:0", "--names", str(tmp_path / "root.toml")]
+    with Popen(
+        [sys.executable, "-m", "headwater.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            line = next(line for line in process.stdout if line.startswith("serves . as "))
+            address = line.removeprefix("serves . as ").strip()
+            (tmp_path / "names.toml").write_text(f'anchors = {{ "." = "{key}" }}\nservers = ["{address}"]\n')
+            assert main(["names", "tree", str(tmp_path / "names.toml")]) == 0
+            assert "top@headwater" in capsys.readouterr().out
+        finally:
+            process.kill()
 
 
 def test_a_node_that_its_zone_does_not_name_does_not_serve_it(tmp_path: Path) -> None:

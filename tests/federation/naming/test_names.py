@@ -202,6 +202,21 @@ def test_what_a_node_knows_does_not_grow_with_its_federations(made: Campus) -> N
     ]  # type: ignore[union-attr]
 
 
+def test_another_federation_is_left_when_nothing_of_it_is_wanted_any_more() -> None:
+    with campus(keep=0.3) as made:
+        tcd, ucc = two_domains(made)
+        desk, porter = made.node("desk", tcd), made.node("porter", ucc)
+        looking, having = made.use(desk, tcd), made.use(porter, ucc)
+        porter.channel(DOOR, "n: i64").source()
+        having.advertise(DOOR)
+        with looking.subscribe(DOOR, print) as subscription:
+            assert subscription.ready(GUARD) and set(looking.reach.legs) == {"ucc"}
+        eventually(lambda: not looking.reach.legs, "the other federation was left", GUARD)
+        eventually(lambda: "desk" not in porter.peers, "and is not known there any more", GUARD)
+        with looking.subscribe(DOOR, print) as subscription:  # and joined again
+            assert subscription.ready(GUARD)
+
+
 def test_a_name_of_a_domain_that_nobody_serves_says_so(made: Campus) -> None:
     tcd = made.hub("gate", "tcd")
     dead = made.hub("gone", "gone")
