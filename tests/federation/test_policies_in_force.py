@@ -351,3 +351,40 @@ def test_a_random_life_beside_a_model(make: Nodes) -> None:
     make.flush()
     for user, log in logs.items():
         assert seen(log, len(wanted[user])) == wanted[user]
+
+
+def test_what_was_decided_before_a_change_does_not_come_in_force_after_it(make: Nodes) -> None:
+    lab, bob = opened(make, "lab"), opened(make, "bob")
+    channel = lab.channel(CHANNEL, TYPE)
+    channel.source("door")
+    make.together()
+    engine: Any = lab._engine
+    granting, decisions = engine.installer.granting, engine.context.decisions
+    principal = engine.peers[bob.id].principal
+    early = granting.read(principal, channel, Wish(1, None))
+    assert granting.is_current(early) and early.interest is None
+    lab.policies.set(HIDES)
+    assert not granting.is_current(early)  # whoever would install it reads it again
+    assert granting.read(principal, channel, Wish(1, None)).limit is not None
+    # A reading that is under way is waited for before a change is said to be in force.
+    with decisions.reading():
+        assert not decisions.settle(0.0)
+        with decisions.reading():
+            pass
+    assert decisions.settle(0.0)
+
+
+def test_a_policy_that_has_expired_closes_its_channels(make: Nodes) -> None:
+    lab, bob = opened(make, "lab"), opened(make, "bob")
+    lab.channel(CHANNEL, TYPE).source("door")
+    sink = bob.channel(CHANNEL, TYPE).subscribe(Log())
+    make.together()
+    lab.policies.set(HIDES, lasts=0.2)
+    eventually(lambda: "good for a time that is over" in lab.policies.why("ann", CHANNEL).why)
+    eventually(lambda: "good for a time that is over" in sink.refused.get(f"{CHANNEL}@lab", ""))
+    lab.policies.set(HIDES)
+    eventually(lambda: not sink.refused)
+    with pytest.raises(FederationError, match="name of a policy that is in force"):
+        lab.policies.lift("nothing")
+    with Node("alone") as alone, pytest.raises(FederationError, match="in no federation"):
+        _ = alone.policies
