@@ -83,6 +83,19 @@ def test_triggers_are_listed_and_explained(call: Call) -> None:
     assert "new.lvl" in call("explain", "//plant", "--on", "a", "--where", "new.lvl > 3", code=2)
 
 
+def test_a_replica_is_shown_with_its_bound_and_time(call: Call) -> None:
+    call("create", "//plant/hall/a", "Tank", "level=1.5", 'at={"x": 1, "y": 2}')
+    call("create", "//plant/hall/b", "Tank", "level=2.5", 'at={"x": 1, "y": 2}')
+    replica = ("replica", "//plant/hall/*", "--type", "Tank", "--bound", "level=0.5")
+    found = [json.loads(line) for line in call(*replica, "--count", "2").splitlines()]
+    assert [(each["object"], each["value"]["level"], each["bound"]) for each in found] == [
+        ("//plant/hall/a", 1.5, {"level": 0.5}),
+        ("//plant/hall/b", 2.5, {"level": 0.5}),
+    ]
+    assert all(each["as_of"] > 1e15 for each in found)
+    assert "--bound level: expected a number" in call("replica", "//plant/hall/a", "--bound", "level=x", code=2)
+
+
 def test_what_is_wrong_is_said_in_a_line_that_names_it(call: Call) -> None:
     for arguments, said in (
         (("get", "plant/a"), "expected //NODE/PATH"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.objects.replicas.copy import Copy, Line
+from headwater.objects.replicas.copy import MOST_KEPT, Copy, Line
 from headwater.objects.replicas.tracker import Message, messages
 from tests.objects.replicas.world import CAR, driving, spec
 
@@ -52,6 +52,19 @@ def test_what_does_not_follow_on_what_came_breaks_it_and_changes_nothing() -> No
     assert half.as_of is None  # of half a turn nothing is known
     half.line(line("fleet/a", 1.0, 3, after=2))
     assert half.broken
+
+
+def test_an_owner_that_means_ill_fills_no_memory() -> None:
+    record = car(1.0)
+    paged = Copy(spec(), CAR)
+    for page in range(30):
+        paged.page([(f"fleet/{page}-{row}", record, 1, 1, False) for row in range(1000)])
+    assert "expected at most" in paged.broken and len(paged.told) <= MOST_KEPT
+    told = Copy(spec(), CAR)
+    told.finished()
+    for number in range(MOST_KEPT + 10):
+        told.line(Line(f"fleet/{number}", record, False, 10, 1, 0, 10**6 - number))
+    assert told.broken and not told.told and told.as_of is None
 
 
 def test_recorded_changes_say_what_would_have_crossed() -> None:

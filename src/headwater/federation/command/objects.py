@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.arguments import given_params, pairs, whole
 from headwater.errors import ObjectError
+from headwater.signals import end_signals
 
 if TYPE_CHECKING:
     from headwater.federation.command.command import Joining
@@ -22,12 +23,14 @@ examples:
   headwater objects get //plant/fleet/car7.position --connect tcp/127.0.0.1:7447
   headwater objects create //plant/fleet/car8 Vehicle speed=0.0 --connect tcp/127.0.0.1:7447
   headwater objects update //plant/fleet/car7 --compute 'speed=speed + 1' --only-if 'it.speed < 10' --event --connect …
+  headwater objects replica '//plant/fleet/*' --type Vehicle --bound speed=2 --connect tcp/127.0.0.1:7447
   headwater objects triggers //plant --connect tcp/127.0.0.1:7447
   headwater objects explain //plant low-fuel --connect tcp/127.0.0.1:7447
   headwater objects explain //plant --on 'fleet/*' --type Vehicle --when becomes --where 'new.speed > 30' --connect …
   headwater listen objects.Vehicle --where "new.speed > 30" --connect tcp/127.0.0.1:7447    their changes
 """
 _COUNTS = ("evaluated", "fired", "vetoed", "failed", "failure")
+LOOK_SECONDS = 0.1  # between two looks at a replica
 Joins = Callable[[argparse.Namespace], "Joining"]
 
 
@@ -67,6 +70,13 @@ def add_objects(commands: Any, add_joining: Callable[[argparse.ArgumentParser], 
     explain.add_argument("--type", default="", help="of the objects, where their names do not tell")
     explain.add_argument("--notify", action="append", default=[], metavar="NAME=EXPRESSION", help="what it would tell")
     explain.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter")
+    replica = kind(
+        "replica", "hold objects here, within bounds, and show them as they change, a line of JSON each", _replica
+    )
+    replica.add_argument("pattern", help="//NODE/PATH, with * and ** in it")
+    replica.add_argument("--type", default="", help="of the objects, where the name of one does not tell")
+    replica.add_argument("--bound", action="append", default=[], metavar="NAME=NUMBER", help="how far it may be off")
+    replica.add_argument("--count", type=whole, default=0, help="end after so many lines (default: with Ctrl-C)")
     create = kind("create", "make an object", _create)
     create.add_argument("object", help="//NODE/PATH")
     create.add_argument("type", help="of the object")
@@ -126,6 +136,42 @@ def _list(args: argparse.Namespace, joining: Joins) -> int:
         else:
             print("\n".join(table(("object", "type", "value", "turn"), rows, indent="")))
     return 0
+
+
+def _replica(args: argparse.Namespace, joining: Joins) -> int:
+    """What is there first, then whatever is another, with the time as of which it is known."""
+    shown: dict[str, Any] = {}
+    lines = 0
+    with end_signals() as ended, _objects(args, joining, args.pattern) as (objects, path):
+        bound = {name: _number(name, value) for name, value in pairs("--bound", "NUMBER", args.bound)}
+        with objects.replica(path, type=args.type, bound=bound) as replica:
+            if not replica.ready(args.wait):
+                raise ObjectError(f"{args.pattern!r}: expected it to be known, found {replica.state} (--wait)")
+            while not (args.count and lines >= args.count):
+                found = {each.name: each for each in replica}
+                gone = [name for name in shown if name not in found]
+                new = [each for each in found.values() if shown.get(each.name) != each.value]
+                for name in gone:
+                    print(json.dumps({"object": name, "as_of": replica.as_of, "value": None}), flush=True)
+                for each in new:
+                    value = json.loads(replica.form.to_json(each.value))
+                    bounds = dict(each.bound)
+                    print(
+                        json.dumps({"object": each.name, "as_of": each.as_of, "bound": bounds, "value": value}),
+                        flush=True,
+                    )
+                lines += len(gone) + len(new)
+                shown = {name: each.value for name, each in found.items()}
+                if (args.count and lines >= args.count) or ended.wait(LOOK_SECONDS):
+                    break
+    return 0
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ObjectError(f"--bound {name}: expected a number, found {value!r}") from None
 
 
 def _get(args: argparse.Namespace, joining: Joins) -> int:

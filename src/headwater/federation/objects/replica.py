@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.channel.objects.outlets import SOURCE
 from headwater.errors import ClosedError, HeadwaterError, ObjectError, Unreachable
+from headwater.federation.arrive.record_check import check_of
 from headwater.federation.wire.object_requests import HoldReplica, ReadReplica, ReleaseReplica, ReplicaIs, ReplicaPage
 from headwater.federation.wire.requests import unpack_type
 from headwater.interest import Interest
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 READY_SECONDS = 30.0
 LOOK_SECONDS = 1.0  # between two looks whether all is well
 AGAIN_SECONDS = 0.1  # while it is not
+MOST_TROUBLES = 6  # after which it is tried no more seldom: each doubles the time until the next try
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -86,7 +88,7 @@ class Replica:
         ask: Callable[[Any], Any],
         peer: Callable[[], Peer | None],
     ) -> None:
-        self.spec, self._form, self._number = spec, form, spec.number
+        self.spec, self.form, self._number = spec, form, spec.number
         self._context, self._holds, self._ask, self._peer = context, holds, ask, peer
         self._lock = threading.Lock()  # of what follows
         self._shown: _Stretch | None = None  # what is read
@@ -95,6 +97,7 @@ class Replica:
         self._tending = threading.Lock()
         self._incarnation, self._renew = 0, 0.0
         self._rates: tuple[int, float, Mapping[str, Rate]] = (0, 0.0, {})  # from when on, until when, and how fast
+        self._troubles = 0  # one after the other
         self._waiting = 0  # how many wait for something to come, about
         self.closed = False
         holds.take(self._number)
@@ -197,14 +200,14 @@ class Replica:
             self._must_know()
             assert self._shown is not None and path is not None
             raw = self._shown.copy.value(path, time)
-            return None if raw is None else self._form.decode(self._form.encode(raw))
+            return None if raw is None else self.form.decode(self.form.encode(raw))
 
     def _read(self, path: str, at: int) -> Reading | None:
         assert self._shown is not None
         raw = self._shown.copy.value(path, at)
         if raw is None:
             return None
-        value = self._form.decode(self._form.encode(raw))
+        value = self.form.decode(self.form.encode(raw))
         return Reading(f"//{self.spec.owner}/{path}", value, at, self.bound)
 
     def _must_know(self) -> int:
@@ -282,7 +285,7 @@ class Replica:
 
     def _heard(self, event: Any, about: About) -> None:
         source = about._source
-        record = None if event.value is None else self._form.encode(event.value)
+        record = None if event.value is None else self.form.encode(event.value)
         line = Line(event.object, record, event.still, _micros(event.at), event.turn, event.after, event.more)
         with self._lock:
             for each in (self._shown, self._made):
@@ -316,12 +319,16 @@ class Replica:
         again = LOOK_SECONDS
         if self._tending.acquire(blocking=False):
             try:
-                if not self._step():
-                    again = AGAIN_SECONDS
+                if self._step():
+                    self._troubles = 0
+                else:
+                    again = AGAIN_SECONDS * 2**self._troubles
             except Unreachable:
                 self._stays, again = "its owner does not answer", AGAIN_SECONDS
             except HeadwaterError as error:
                 self._stays = " ".join(str(error).split())
+                self._troubles = min(self._troubles + 1, MOST_TROUBLES)
+                again = LOOK_SECONDS * 2**self._troubles
             finally:
                 self._tending.release()
         if not self.closed and not self._context.closed:
@@ -333,7 +340,10 @@ class Replica:
         if peer is None or peer.gone is not None:
             self._stays = "its owner is not there"
             return False
-        over = any(each is not None and each.copy.broken for each in (self._shown, self._made))
+        latest = self._made or self._shown
+        over = latest is not None and bool(latest.copy.broken)
+        if over:  # what breaks again and again is not asked for without end
+            self._troubles = min(self._troubles + 1, MOST_TROUBLES)
         if over or peer.incarnation != self._incarnation or monotonic() >= self._renew:
             self._hold()
         source, hearing = self._source(peer), self._hearing(peer)
@@ -353,7 +363,7 @@ class Replica:
         with self._lock:
             made = self._made
             if made is None:
-                made = self._made = _Stretch(Copy(self.spec, self._form), source, hearing.life)
+                made = self._made = _Stretch(Copy(self.spec, self.form), source, hearing.life)
         if not made.copy.complete:
             try:
                 self._read_pages(made.copy)
@@ -373,9 +383,11 @@ class Replica:
         after = ""
         while True:
             page: ReplicaPage = self._ask(ReadReplica(self._number, after))
+            if check_of(self.form)([row.record for row in page.rows]):
+                raise ObjectError(f"{self}: expected objects of type {self.spec.type}, found something else")
             with self._lock:
                 copy.page([(row.path, row.record, row.at, row.turn, row.still) for row in page.rows])
-            if not page.next or page.next <= after:
+            if not page.next or page.next <= after or copy.broken:
                 break
             after = page.next
         with self._lock:

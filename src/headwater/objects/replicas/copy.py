@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from headwater.types import EventType
 
 
+MOST_KEPT = 20_000  # objects, and what is on its way to be: an owner that means well has no more than half of it
+
+
 class Line(NamedTuple):
     """What an event tells of an object; no record: it is no more."""
 
@@ -51,6 +54,9 @@ class Copy:
         for object, record, at, turn, still in rows:
             self._floor = max(self._floor, at)
             known = self.told.get(object)
+            if len(self.told) >= MOST_KEPT:
+                self._too_many()
+                return
             if turn > max(-1 if known is None else known.turn, self._gone.get(object, -1)):
                 self._put(object, record, at, turn, still)
 
@@ -79,6 +85,8 @@ class Copy:
             self.broken = f"expected {before.more:,} more of turn {before.turn:,}, found another"
             return
         self._turn.append(line)
+        if len(self._turn) + len(self.told) > MOST_KEPT:
+            self._too_many()
         if line.more:
             return
         turn, self._turn = self._turn, []
@@ -96,6 +104,9 @@ class Copy:
         self.told.pop(line.object, None)
         if self._gone is not None:
             self._gone[line.object] = line.turn
+
+    def _too_many(self) -> None:
+        self.broken, self._turn = f"expected at most {MOST_KEPT:,} objects, found more", []
 
     def _put(self, object: str, record: bytes, at: int, turn: int, still: bool) -> None:
         self.told[object] = Told(record, self._form.decode_raw(record), at, turn, still, FOREVER)
@@ -119,4 +130,4 @@ class Copy:
         return None if told is None else self._tracker.value(told, at)
 
 
-__all__ = ["Copy", "Line"]
+__all__ = ["MOST_KEPT", "Copy", "Line"]
