@@ -77,7 +77,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("backlog", "reports"),
         ("routing",),
         ("queues",),
-        ("source_context",),
+        ("source_context", "source_rate"),
         ("channel+contract+source+subscription",),
         ("correlation", "registration", "report_collection", "shutdown", "timer_events", "warning"),
         ("objects", "patterns"),

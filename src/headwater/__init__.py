@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.channel import About, Channel, Config, Queue, Source, Subscription
     from headwater.channel.options.delivery import BestEffort, Reliable
     from headwater.channel.options.pattern_limits import Patterns
+    from headwater.channel.options.rate import Rate
     from headwater.errors import HeadwaterError, HeadwaterWarning
     from headwater.explanation import explain
     from headwater.federation.network import Network
@@ -44,6 +45,7 @@ __all__ = [
     "Node",
     "Patterns",
     "Queue",
+    "Rate",
     "Reliable",
     "Source",
     "State",
@@ -69,6 +71,7 @@ _MODULES = {
     "headwater.channel": "About Channel Config Queue Source Subscription",
     "headwater.channel.options.delivery": "BestEffort Reliable",
     "headwater.channel.options.pattern_limits": "Patterns",
+    "headwater.channel.options.rate": "Rate",
     "headwater.errors": "HeadwaterError HeadwaterWarning",
     "headwater.explanation": "explain",
     "headwater.federation.network": "Network",

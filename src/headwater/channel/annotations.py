@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headwater.channel.options.config import Dispatch, Queue
     from headwater.channel.options.delivery import Delivery, Order
+    from headwater.channel.options.rate import Rate
 
     E = TypeVar("E", default=Any)
     E_co = TypeVar("E_co", default=Any, covariant=True)
@@ -56,6 +57,7 @@ class HandOver(TypedDict, total=False):
     order: Order | None
     zones: str | Iterable[str] | None
     history: int | Literal["all"] | None
+    rate: Rate | float | None
 
 
 __all__ = ["E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where", "shown"]

@@ -11,6 +11,7 @@ from headwater.channel.annotations import E, F, Judged, Where, shown
 from headwater.channel.backlog.contract import Backlog, NoBacklog
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
+from headwater.channel.options.rate import Rate
 from headwater.channel.options.subscribe import Asked, make_options, parted
 from headwater.channel.reports.report import ChannelReport
 from headwater.channel.reports.tally import Tally
@@ -127,6 +128,7 @@ class Channel(Generic[E]):
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
         context: Event | Mapping[str, object] | None = None,
+        rate: Rate | float | None = None,
     ) -> Source[E]: ...
     @overload
     def source(
@@ -140,6 +142,7 @@ class Channel(Generic[E]):
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
         context: Event | Mapping[str, object] | None = None,
+        rate: Rate | float | None = None,
     ) -> Source[F]: ...
     @overload
     def source(
@@ -153,6 +156,7 @@ class Channel(Generic[E]):
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
         context: Event | Mapping[str, object] | None = None,
+        rate: Rate | float | None = None,
     ) -> Source[Any]: ...
     def source(
         self,
@@ -165,6 +169,7 @@ class Channel(Generic[E]):
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
         context: Event | Mapping[str, object] | None = None,
+        rate: Rate | float | None = None,
     ) -> Source[Any]:
         """Advertise a source of events.
 
@@ -182,9 +187,21 @@ class Channel(Generic[E]):
         `context` are values of this process that interests may read here as `context.NAME`, though no event has them:
         an event whose fields they are, or a dict where the channel has declared them. `source.context.set(…)` changes
         them between two events.
+
+        `rate` is what it may publish, to whomever: `Rate(100, burst=200)`. What is beyond it is shed before anybody
+        looks at it, and counted in `source.report().shed`, or (`over="wait"`) `publish` waits.
         """
         return self.node._add_source(
-            self, name, type=type, facts=facts, priority=priority, ask=ask, every=every, zones=zones, context=context
+            self,
+            name,
+            type=type,
+            facts=facts,
+            priority=priority,
+            ask=ask,
+            every=every,
+            zones=zones,
+            context=context,
+            rate=rate,
         )
 
     # What its events are: of the channel's class, or of the class that is given; a pair with `about=True` and without a
@@ -389,6 +406,7 @@ class Channel(Generic[E]):
         order: Order | None = None,
         zones: str | Iterable[str] | None = None,
         history: int | Literal["all"] | None = None,
+        rate: Rate | float | None = None,
     ) -> Subscription[Any]:
         """Ask for this channel's events, or those that pass the interest `where`.
 
@@ -411,6 +429,8 @@ class Channel(Generic[E]):
                         the same for all who ask for that
         zones           only events in one of these zones, or of sources in none: a name, or several; else all events
         history         how many past events to begin with, or "all" that are still there
+        rate            how many events a second it takes: `Rate(100, burst=200)`. More is shed where it is published,
+                        and counted; or waits
         """
         function, where = parted(handler, where, self.type)
         options = make_options(
@@ -429,6 +449,7 @@ class Channel(Generic[E]):
             order=order,
             zones=zones,
             history=history,
+            rate=rate,
         )
         asked = Asked(self, where, params, None if type is None else as_event_type(type))
         made: Subscription[Any] = self.node._start(Subscription, [asked], options, name)

@@ -42,7 +42,7 @@ from headwater.channel.options.subscribe import (
     spoken,
 )
 from headwater.channel.queues.mailbox import dispatch_all
-from headwater.channel.registration import advertise, attach, check_params
+from headwater.channel.registration import advertise, attach, check_params, rated_of
 from headwater.channel.reports.counters import Counts
 from headwater.channel.reports.report import ChannelReport, NodeReport, SourceReport, SubscriptionReport
 from headwater.channel.routing.attachment import Attachment
@@ -713,8 +713,16 @@ class Node:
         found = []
         for channel, of in subscription._attachments:
             if of == part:
-                found.append((channel, self._wiring.entry(channel, asked.wanted(channel), zones=scope)))
+                found.append((channel, self._foreseen(subscription, channel, part, asked, scope)))
         return found
+
+    def _foreseen(
+        self, subscription: Subscription, channel: Any, part: int, asked: Asked, scope: frozenset[str] | None
+    ) -> Entry:
+        wanted = asked.wanted(channel)
+        made = None if not isinstance(wanted, Interest) else wanted.output
+        rated = rated_of(subscription._options, made or channel.type)
+        return self._wiring.entry(channel, wanted, zones=scope, rated=rated, owner=(subscription._number, part))
 
     def _end_subscription(self, subscription: Subscription, *, drain: bool) -> None:
         with self._wiring.lock:

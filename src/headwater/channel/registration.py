@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.delivery import check_zones
 from headwater.channel.options.expression import Expression
-from headwater.channel.options.subscribe import check_label, check_priority, check_seconds, resolve_facts
+from headwater.channel.options.rate import check_rate
+from headwater.channel.options.subscribe import Options, check_label, check_priority, check_seconds, resolve_facts
 from headwater.channel.queues.forms import BytesForm, BytesIntake, Form, Intake
 from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.route import Rated
 from headwater.channel.routing.wiring import Wiring
 from headwater.channel.source import Source
 from headwater.channel.source_context import context_of
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.contract import NodeContract
 
-_NOTHING = as_event_type("nothing: bool?")  # the type of a constant expression on a channel without one
+NOTHING = as_event_type("nothing: bool?")  # the type of a constant expression on a channel without one
 
 
 def advertise(
@@ -38,6 +40,7 @@ def advertise(
     every: float | None,
     zones: Any = None,
     context: Any = None,
+    rate: Any = None,
 ) -> Source:
     """A source of a channel; see `Channel.source`."""
     intake: Intake | BytesIntake
@@ -53,6 +56,9 @@ def advertise(
     stated = resolve_facts(facts, channel)
     check_label("source", name)
     check_priority("source", priority)
+    allowed = check_rate("source: rate", rate)
+    if allowed is not None and allowed.age is not None:
+        raise SubscriptionError("source: rate: age: what is published is new; leave it out")
     if ask is not None and not callable(ask):
         raise SubscriptionError(f"source: ask: expected a function that returns events, found {ask!r}")
     if every is not None and ask is None:
@@ -75,7 +81,16 @@ def advertise(
             raise ChannelError(f"source {name!r}: expected a name that no source of {channel.name} has; it is in use")
         log = None if node._logs is None or channel.parent is not None else node._logs.of(channel)
         source = Source(
-            channel, name, intake, facts=stated, priority=priority, ask=ask, zones=scope, log=log, context=told
+            channel,
+            name,
+            intake,
+            facts=stated,
+            priority=priority,
+            ask=ask,
+            zones=scope,
+            log=log,
+            context=told,
+            rate=allowed,
         )
         if told is not None and channel.context is None:
             channel.context = told.record
@@ -103,22 +118,34 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
             raise SubscriptionError(f"batch: channel {channel.name!r} carries bytes, which are no rows; remove it")
     type = interest.output if interest is not None and interest.output is not None else channel.type
     form = BytesForm() if type is None else Form(type, asked.type or type)
+    rated = rated_of(options, type)
+    if options.rate is not None and not subscription._calm:
+        raise SubscriptionError("rate: expected a subscription to single events, found one to what several of them say")
     return Attachment(
         subscription,
         channel,
-        wiring.entry(channel, wanted, zones=options.zones),
+        wiring.entry(channel, wanted, zones=options.zones, rated=rated, owner=(subscription._number, part)),
         form,
         priority=expression_of(options.priority, type, "priority"),
         lifetime=expression_of(options.lifetime, type, "lifetime"),
         part=part,
+        limiter=None if rated is None else subscription._limiters.setdefault((channel, part), rated.limiter()),
     )
+
+
+def rated_of(options: Options, type: EventType | None) -> Rated | None:
+    """The rate beyond which a subscription's events are shed, with how urgent they are if that counts."""
+    if options.sheds is None:
+        return None
+    urgency = options.priority if options.sheds.reserve else None
+    return Rated(options.sheds.packed(), expression_of(urgency, type, "priority"))
 
 
 def expression_of(definition: Any, type: EventType | None, what: str) -> Expression | None:
     """A number for each event, as a priority or a lifetime is."""
     if definition is None:
         return None
-    made = Expression(definition, type or _NOTHING, what=what)
+    made = Expression(definition, type or NOTHING, what=what)
     if what == "lifetime" and made.constant is not None and made.constant <= 0:
         raise SubscriptionError(f"lifetime: expected a number of seconds above 0, found {definition!r}; leave it out")
     return made

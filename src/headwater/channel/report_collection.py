@@ -196,6 +196,7 @@ def _source(it: Source, look: _Look) -> SourceReport:
         latency=tally.fates.latency,
         channel=it.channel.name,
         published=look.readings.flow(it._flow).seen,
+        shed=0 if it.rate is None else it.rate.shed,
         facts=it.stated,
         zones=tuple(sorted(it.zones)),
         placements=tuple(placements),

@@ -22,6 +22,7 @@ from headwater.channel.reports.tally import Fates, Tally
 from headwater.channel.routing.fast_path import SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
+from headwater.channel.source_rate import SourceRate
 from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
 from headwater.interest import Interest
 from headwater.late import asyncio, np
@@ -31,6 +32,7 @@ from headwater.native.python.publish import FastPath, SourceSlots, offered
 if TYPE_CHECKING:
     from headwater.channel.backlog.ring import EventRing
     from headwater.channel.channel import Channel
+    from headwater.channel.options.rate import Rate
     from headwater.channel.reports.report import SourceReport
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.route import Entry
@@ -89,6 +91,7 @@ class Source(SourceSlots, Generic[E_contra]):
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
     context: Context | None = None  # what interests may read of its process
     ring: EventRing | None = None  # its last events, where these are kept in memory
+    rate: SourceRate | None = None  # what it may publish
     # Of one that passes on what is published elsewhere: where that is, the federations that it has come through, and
     # the filters that it has passed on the way.
     origin: str = ""
@@ -109,8 +112,11 @@ class Source(SourceSlots, Generic[E_contra]):
         zones: frozenset[str] = frozenset(),
         log: ChannelLog | None = None,
         context: Context | None = None,
+        rate: Rate | None = None,
     ) -> None:
         self.log = log
+        if rate is not None:
+            self.rate = SourceRate(rate, priority, channel.node)
         if context is not None:
             self.context = context
         self.channel, self.name, self.facts, self.priority = channel, name, facts, priority
@@ -144,7 +150,10 @@ class Source(SourceSlots, Generic[E_contra]):
         if self.context is not None:
             self.context.begin(self)
         self._slow = _publisher(self) if self.log is None else _logging_publisher(self)
-        fast = _fast_path().publish(self) if self.log is None and NATIVE and offered() else None
+        if self.rate is not None:
+            self._slow = MethodType(Source._publish_rated, self)
+        quick = self.log is None and self.rate is None and NATIVE and offered()
+        fast = _fast_path().publish(self) if quick else None
         self.publish = self._slow if fast is None else fast  # type: ignore[method-assign]
 
     def resent(self, seq: int) -> bool:
@@ -187,10 +196,23 @@ class Source(SourceSlots, Generic[E_contra]):
         # cannot do. See `routing/fast_path.py`.
         return self._slow(event, **fields)
 
+    def _publish_rated(self, event: Any = None, /, **fields: Any) -> int:
+        """`publish` of a source with a rate. Of an event that is shed, which has no number, that of the last before."""
+        record, kept = self._encode(event, fields)
+        if self.rate is not None and not self.rate.take(1, self._is_closed):
+            return self._flow.seen
+        if self._full:
+            self._admit(record)
+        return self._send(record, kept)
+
+    def _is_closed(self) -> bool:
+        return self.closed
+
     def publish_many(self, events: Any) -> int:
         """Publish many events: an iterable of what `publish` takes, a RecordBatch or Table, a pandas or polars frame.
 
-        All are checked before the first is published. Returns the sequence number of the last.
+        All are checked before the first is published. Returns the sequence number of the last. Where the source has a
+        rate, the first of them are published, and those beyond it shed, or published when their turn comes.
         """
         if self.closed:
             self._check_open()
@@ -201,10 +223,12 @@ class Source(SourceSlots, Generic[E_contra]):
         except EvolutionError as error:
             raise EvolutionError(f"{self}: {str(error).splitlines()[0]}", error.problems) from None
         if batch is not None:
-            return self._publish_batch(batch)
+            return self._publish_batch(batch) if self.rate is None else self._publish_in_parts(self.rate, batch)
         seq = self._flow.seen
         for index, (record, event) in enumerate(self._encode_all(events)):
             try:
+                if self.rate is not None and not self.rate.take(1, self._is_closed):
+                    continue
                 if self._full:
                     self._admit(record)
                 seq = self._send(record, event)
@@ -214,9 +238,22 @@ class Source(SourceSlots, Generic[E_contra]):
                 raise
         return seq
 
+    def _publish_in_parts(self, rate: SourceRate, batch: Any) -> int:
+        """A batch at a source with a rate: as many rows as may go, and later the others, or never."""
+        self._check_facts(batch)
+        seq, rows = self._flow.seen, batch.num_rows
+        while rows:
+            taken = rate.take(rows, self._is_closed)
+            if taken:
+                seq = self._publish_batch(batch.slice(batch.num_rows - rows, taken))
+            rows = rows - taken if rate.rate.waits else 0
+        return seq
+
     async def send(self, event: E_contra | Mapping[str, Any] | None = None, /, **fields: Any) -> int:
         """As `publish`, from a coroutine: where a sink's queue is full it waits without stopping the loop."""
         record, kept = self._encode(event, fields)
+        if self.rate is not None and not await self.rate.atake(self._is_closed):
+            return self._flow.seen
         while (mailbox := self._blocking(record)) is not None:
             self._not_here(mailbox)
             changed = mailbox.change(asyncio.get_running_loop())
@@ -375,10 +412,7 @@ class Source(SourceSlots, Generic[E_contra]):
     def _publish_batch(self, batch: Any) -> int:
         """A batch by the slow path: checked as a whole first, so that all or nothing is published, and taken in piece
         by piece, so that others can publish in between."""
-        if self._test is not None:
-            selection = self._test.batch(batch).passed
-            if not selection.all():
-                raise self._contradiction(f"row {int(np.argmin(selection))}")
+        self._check_facts(batch)
         rows = batch.num_rows
         if rows == 0:
             return self._flow.seen
@@ -396,6 +430,12 @@ class Source(SourceSlots, Generic[E_contra]):
                 last = self._take_in(piece, self._stamp(), ready)
             dispatch_all(ready)
         return last
+
+    def _check_facts(self, batch: Any) -> None:
+        if self._test is not None:
+            selection = self._test.batch(batch).passed
+            if not selection.all():
+                raise self._contradiction(f"row {int(np.argmin(selection))}")
 
     def _publish_logged(self, log: ChannelLog, batch: Any) -> int:
         """All of it is in the log, or nothing; then it is taken in."""

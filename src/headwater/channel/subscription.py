@@ -27,6 +27,7 @@ from headwater.channel.routing.counts import Readings
 from headwater.channel.routing.fast_path import SAMPLE_MASK
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.route import Ready
+from headwater.channel.time.token_bucket import TokenBucket
 from headwater.errors import ClosedError, SubscriptionError
 from headwater.interest import is_reference
 from headwater.late import asyncio
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.contract import RoutedSource as Source
+    from headwater.channel.routing.limiter import Limiter
 
 log = logging.getLogger("headwater")
 _NUMBERS = count(1)
@@ -106,6 +108,9 @@ class Subscription(Pulling[E_co]):
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
         self._parked = False
+        # By channel and part: what its rate lets pass of them. And where it waits: when the next may be delivered.
+        self._limiters: dict[tuple[RoutedChannel, int], Limiter] = {}
+        self._pacing = None if options.rate is None or not options.rate.waits else TokenBucket(options.rate.packed())
         self._holding = threading.Lock()  # of who pauses, resumes or wakes it; never held while it runs
         # What a handler may raise without anyone but us hearing of it. Ctrl-C is for the publisher to hear of.
         self._caught: type[BaseException] = Exception if dispatcher is None or dispatcher.inline else BaseException
@@ -121,6 +126,7 @@ class Subscription(Pulling[E_co]):
             and not (options.coroutine or options.before or options.after or options.batch or options.about)
             and options.priority is None
             and options.lifetime is None
+            and options.rate is None
             and options.order != "timestamp"
         )
         self._by_time = by_time = options.order == "timestamp"  # sources are to say how far time has come
@@ -334,6 +340,9 @@ class Subscription(Pulling[E_co]):
         """What is left to do with an item: the call of the handler, or nothing."""
         if self._expired_or_open(item):
             return None
+        if self._pacing is not None and (wait := self._pacing.wait(round(self.node.clock.now() * 1e9))):
+            self._park([item], wait / 1e9, slowed=True)
+            return None
         event, items = None, [item]
         try:
             event, about, items = self._present(item)
@@ -350,6 +359,8 @@ class Subscription(Pulling[E_co]):
             if self._progress is not None:
                 self._progress.pass_over(items)
             return None
+        if self._pacing is not None:
+            self._pacing.spend(_events(items))
         self._delivered += _events(items)
         self._timed(item)
         return _Call(self._handler, event, about, self._options.about, items)
@@ -440,14 +451,14 @@ class Subscription(Pulling[E_co]):
             return True
         return before(event, about) if self._options.about else before(event)
 
-    def _park(self, items: list[Item]) -> None:
+    def _park(self, items: list[Item], seconds: float = RETRY, *, slowed: bool = False) -> None:
         """The event waits at the head of the queue, and all others behind it."""
         with self._holding:
-            self._mailbox.hold()
+            self._mailbox.hold(slowed=slowed and self.paused is None)
             self._mailbox.back(items)
             self._parked = True
         with suppress(ClosedError):  # the node is closing: there is nothing more to wait for
-            self.node._timers.call_after(RETRY, self.wake)
+            self.node._timers.call_after(seconds, self.wake)
 
     def wake(self) -> None:
         """Ask the `before` constraint again about the event that waits."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwater.federation.security.decisions import Decisions
     from headwater.federation.security.keyring import Keyring
     from headwater.federation.security.offences import Offences
+    from headwater.federation.security.quotas import Quotas
     from headwater.federation.security.settings import Security
 
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 class Context:
     """Of one node. It knows no other part: what a part needs beside this, it is given by name.
 
-    `offences` counts what others have done wrong, `failures` what this node fails to do and tries again. `closing`:
-    nothing new is begun; `closed`: nothing is expected of the network any more."""
+    `offences` counts what others have done wrong, `failures` what this node fails to do and tries again. `quotas`
+    is what other nodes may have of this one. `closing`: nothing new is begun; `closed`: nothing is expected of the
+    network any more."""
 
     node: Node  # its channels, sources and sinks
     network: Network
@@ -31,6 +33,7 @@ class Context:
     offences: Offences
     failures: Failures
     decisions: Decisions  # who gets what of this node's channels
+    quotas: Quotas
     closing: bool = False
     closed: bool = False
 

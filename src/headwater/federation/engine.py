@@ -72,6 +72,7 @@ from headwater.federation.security.decisions import Decisions
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.keyring import Keyring
 from headwater.federation.security.offences import Offences
+from headwater.federation.security.quotas import Quotas
 from headwater.federation.security.tls import zenoh_settings
 from headwater.federation.send.lane import Lane
 from headwater.federation.transport.addresses import stream_endpoints
@@ -186,8 +187,8 @@ class Engine:
             lives=lambda node, run: self.presence.lives(node, run),
         )
         scheduler = Scheduler(node.name, node._crashes, lambda: self.context.closed)
-        decisions = Decisions(security)
-        return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name), decisions)
+        decisions, quotas = Decisions(security), Quotas(network.rates)
+        return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name), decisions, quotas)
 
     def _identity(self) -> Any:
         state, name = self.node.state, self.node.name

@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 
 from headwater.channel.annotations import shown
 from headwater.channel.options.config import Queue
+from headwater.channel.options.rate import Rate
 from headwater.channel.options.settings import Choice, Count, Seconds, Settings, show, unknown
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.extras import require
 from headwater.federation.address_map import AddressMap, FixedGroups, HashedGroups
 from headwater.federation.endpoints import Locator, parse_locator
+from headwater.federation.security.rules import who_problems
 from headwater.federation.security.settings import Security
 
 FEDERATION = "headwater"
@@ -77,6 +79,8 @@ class Network:
     budget           what other nodes' interests may cost here
     placement        where this node's interests run: "source", "destination", or "auto": at the destination where a
                      source refuses for their cost
+    rates            what other nodes may have of this one, by who they have proven to be, as in a rule:
+                     {"guest*": Rate(50), "*": Rate(5000)}; the first that is about a node counts
     multicast        an address map, or True: events that several nodes want go as one datagram
     multicast_interface, multicast_key   the IPv4 address of the network interface for that; and, beyond loopback or
                      where nodes must prove who they are, 16 to 64 bytes (or their hex digits) that all nodes share
@@ -99,6 +103,7 @@ class Network:
     compress: str = "none"
     budget: Budget = field(default_factory=Budget)
     placement: str = "source"
+    rates: Mapping[str, Rate] = field(default_factory=dict)
     multicast: AddressMap | bool | None = None
     multicast_interface: str = "127.0.0.1"
     multicast_key: bytes | str | None = field(default=None, repr=False)
@@ -124,6 +129,7 @@ class Network:
             object.__setattr__(self, "multicast", HashedGroups() if self.multicast else None)
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Network:")
         problems += self._multicast_problems()
+        problems += self._rates_problems()
         if self.direct == () and self.fallback == "never":
             hint = 'leave out direct=(), or allow fallback="encrypted"'
             found = "no direct streams, and no other way"
@@ -163,6 +169,19 @@ class Network:
             return None
         return tuple(each for each in self._located("direct") if isinstance(each, Locator))
 
+    def _rates_problems(self) -> list[ConfigProblem]:
+        if not isinstance(self.rates, Mapping):
+            return [ConfigProblem("Network: rates", 'rates by who has them, {"guest*": Rate(50)}', show(self.rates))]
+        found = []
+        for who, rate in self.rates.items():
+            found += who_problems(who, "Network: rates")
+            if not isinstance(rate, Rate):
+                found.append(ConfigProblem(f"Network: rates {who}", "a Rate", show(rate)))
+            elif rate.over is not None:
+                hint = "what is for a durable sink, or in a log, always waits, and all else is shed"
+                found.append(ConfigProblem(f"Network: rates {who}", "no over=", show(rate.over), hint))
+        return found
+
     def _multicast_problems(self) -> list[ConfigProblem]:
         found = []
         if self.multicast is not None and not isinstance(self.multicast, AddressMap):
@@ -198,6 +217,8 @@ class Network:
         if wrong:
             raise ConfigError(wrong)
         made.update({name: kind(**made[name]) for name, kind in tables.items()})
+        if isinstance(rates := made.get("rates"), Mapping):
+            made["rates"] = {who: Rate(**each) if isinstance(each, Mapping) else each for who, each in rates.items()}
         if isinstance(groups := made.get("multicast"), Mapping):
             made["multicast"] = FixedGroups(dict(groups))
         return cls(**made)

@@ -22,7 +22,8 @@ SHOWN_ROWS = 100  # rows of a table for people
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneReport:
     """A source of this node on its way to another: `sent` events in so many `frames`, `waiting` to be sent or
-    acknowledged, frames `kept` until they are, and events `dropped` because there was no room."""
+    acknowledged, frames `kept` until they are, events `dropped` because there was no room, and `shed` because they
+    were beyond what that node may have (`Network.rates`)."""
 
     channel: str
     source: str
@@ -31,6 +32,7 @@ class LaneReport:
     kept: int
     dropped: int
     frames: int = 0
+    shed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +251,7 @@ class FederationReport:
         )
         lines += _section(
             "sources here, on their way",
-            _of(self.peers, "lanes", ["channel", "source", "sent", "waiting", "?kept", "?dropped"]),
+            _of(self.peers, "lanes", ["channel", "source", "sent", "waiting", "?kept", "?dropped", "?shed"]),
         )
         installed = _of(self.peers, "installed", ["channel", "interest", "cost"])
         total, each = self.budget
@@ -268,7 +270,9 @@ class RemoteCounts:
 
     `evaluated` events were looked at there, of which it `passed` so many (None where several filters of this node are
     counted together) and left so many `undecided`; `crossed` events of the channel came here, for all of this node's
-    sinks together, each once. `where` and `why` say where it runs, `how` how it does so there."""
+    sinks together, each once. `shed` passed and were beyond the subscription's rate; `withheld` were beyond what this
+    node may have of that one, for all of its sinks together. `where` and `why` say where it runs, `how` how it does so
+    there."""
 
     node: str
     channel: str
@@ -280,9 +284,13 @@ class RemoteCounts:
     passed: int | None = None
     undecided: int = 0
     crossed: int = 0
+    shed: int = 0
+    withheld: int = 0
 
     def __str__(self) -> str:
         unclear = f", {self.undecided:,} undecided" if self.undecided else ""
+        unclear += f", {self.shed:,} shed" if self.shed else ""
+        unclear += f", {self.withheld:,} withheld from this node" if self.withheld else ""
         return (
             f"{self.channel}@{self.node}: {self.evaluated:,} evaluated at the source{unclear}, "
             f"{self.crossed:,} crossed; {self.where}: {self.why}"

@@ -106,6 +106,7 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
                 kept=len(each.kept),
                 dropped=each.dropped,
                 frames=each.number,
+                shed=each.shed,
             )
             for each in lanes
         ),
@@ -251,7 +252,7 @@ def _counted(engine: Engine, peer: Peer, channel: str, entry: Entry, told: Told)
     if found is None or (where == "destination" and 0 in told.counts):
         # Covered by another one, which was evaluated in its place; or everything comes here to be evaluated.
         most = 0 if 0 in told.counts else max((counts[0] for counts in told.counts.values()), default=0)
-        return RemoteCounts(**shown, evaluated=most, crossed=told.crossed)
+        return RemoteCounts(**shown, evaluated=most, crossed=told.crossed, withheld=told.withheld)
     evaluated, passed, undecided, how, reason = found
     return RemoteCounts(
         **shown,
@@ -260,6 +261,8 @@ def _counted(engine: Engine, peer: Peer, channel: str, entry: Entry, told: Told)
         passed=None if passed < 0 else passed,
         undecided=undecided,
         crossed=told.crossed,
+        shed=told.shed.get(engine.demands.number(entry) or 0, 0),
+        withheld=told.withheld,
     )
 
 

@@ -70,12 +70,31 @@ class Expression:
             self.interest = Interest.from_program(program, values, limits=limits)
         except InterestError as error:
             raise _retitled(error, what) from None
-        self.text = self.interest.text
-        self.constant = _folded(self.interest.normal)
+        self._begin(self.interest)
+
+    @classmethod
+    def of(cls, interest: Interest, type: EventType, *, what: str = "priority") -> Expression:
+        """One that has come from elsewhere, as the transformation that computes it (`interest`): an InterestError says
+        what it does beside that."""
+        made = cls(0, type, what=what)
+        output = interest.program.output
+        single = output is not None and [field.name for field in output.fields] == [FIELD]
+        if output is None or not single or output.fields[0].type not in _FORMATS:
+            raise _wrong(what, "a number for each event", "something else")
+        if interest.stateful or interest.contextual:
+            raise _wrong(what, "a number that one event gives", "one that depends on others, or on its source")
+        made.interest, made.constant = interest, None
+        made._begin(interest)
+        return made
+
+    def _begin(self, interest: Interest) -> None:
+        """It is what this computes."""
+        self.text = interest.text
+        self.constant = _folded(interest.normal)
         if self.constant is None:
-            self._native = self.interest.native()
-            assert program.output is not None
-            slot = Layout.of(program.output).slots[FIELD]
+            self._native = interest.native()
+            assert interest.program.output is not None
+            slot = Layout.of(interest.program.output).slots[FIELD]
             self._unpack = _FORMATS[slot.type].unpack_from
             self._at = HEADER_SIZE + slot.offset
 

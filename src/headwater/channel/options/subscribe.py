@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import FunctionType
 from typing import Any, Literal, Protocol
@@ -21,6 +21,7 @@ from headwater.channel.options.delivery import (
     check_order,
     check_zones,
 )
+from headwater.channel.options.rate import Rate, check_rate
 from headwater.contextual import interest_with_context
 from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.extras import require
@@ -95,6 +96,12 @@ class Options:
     order: Order = "receive"
     zones: frozenset[str] | None = None
     history: int = 0  # past events to begin with; below 0 for all there are
+    rate: Rate | None = None
+
+    @property
+    def sheds(self) -> Rate | None:
+        """The rate beyond which events are shed, where they come from."""
+        return None if self.rate is None or self.rate.waits else self.rate
 
 
 def parted(handler: Any, where: Any, type: EventType | None) -> tuple[Any, Any]:
@@ -132,6 +139,7 @@ def make_options(
     order: Order | None = None,
     zones: str | Iterable[str] | None = None,
     history: int | Literal["all"] | None = None,
+    rate: Rate | float | None = None,
 ) -> Options:
     """Checked options; what is not given is the configuration's."""
     for what, function in (("handler", handler), ("before", before), ("after", after)):
@@ -159,6 +167,7 @@ def make_options(
     if failures is not None and (isinstance(failures, bool) or not isinstance(failures, int) or failures < 0):
         raise SubscriptionError(f"failures: expected a number, 0 for no limit, found {failures!r}")
     coroutine = is_coroutine(handler)
+    checked = check_delivery(delivery, handler)
     return Options(
         handler=handler,
         priority=priority,
@@ -171,10 +180,11 @@ def make_options(
         about=about,
         failures=config.failures if failures is None else failures,
         coroutine=coroutine,
-        delivery=check_delivery(delivery, handler),
+        delivery=checked,
         order=check_order(order),
         zones=check_zones(zones),
         history=check_history(history),
+        rate=_rate(rate, handler, checked),
     )
 
 
@@ -188,6 +198,25 @@ def known_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 OPTIONS = tuple(inspect.signature(make_options).parameters)[2:]
+
+
+def _rate(given: Any, handler: Any, delivery: Delivery) -> Rate | None:
+    """The rate of a subscription. What is promised to a durable one is not shed: it waits."""
+    rate = check_rate("rate", given)
+    if rate is None:
+        return None
+    if delivery.durable:
+        if rate.over == "shed" or rate.age is not None or rate.reserve:
+            raise SubscriptionError(
+                f"rate: expected one by which nothing is shed, for a durable subscription loses nothing, found {rate}; "
+                'write Rate(..., over="wait"): what is beyond it waits, and is read from the log'
+            )
+        rate = replace(rate, over="wait")
+    if rate.waits and handler is None:
+        raise SubscriptionError(
+            'rate: over="wait" says how often a handler is called, and there is none; who pulls waits by itself'
+        )
+    return rate
 
 
 def _queue(given: Queue | int | None, config: Config) -> Queue:

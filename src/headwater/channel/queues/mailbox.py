@@ -61,6 +61,7 @@ class Mailbox:
         self.token: list[None] = [None]
         self.items: deque[Item] | list[tuple[float, int, Item]] = deque() if order == "arrival" else []
         self.held = False  # paused, or waiting for a condition: nothing is delivered
+        self.slowed = False  # that is for its rate, so that publishers wait for it all the same
         self.closed = self._drops = False  # it takes nothing more; and what is put back is dropped
         self.dropped = 0
         self.troubled = False  # its handler failed last
@@ -93,7 +94,7 @@ class Mailbox:
             if fitting is None:
                 return False
             self._push(fitting)
-            if self._applies_backpressure and self.waiting >= self.limit and not self.held:
+            if self._applies_backpressure and self.waiting >= self.limit and (self.slowed or not self.held):
                 self._full.add(self)
             if self.inline:
                 return not self.held
@@ -213,7 +214,7 @@ class Mailbox:
 
     def _overflow(self, item: Item) -> Item | None:
         """What of the item may come in; older items go if that is the policy."""
-        if self._applies_backpressure and not self.held:
+        if self._applies_backpressure and (self.slowed or not self.held):
             return item  # the publisher was let in, or waits before its next event
         n, room = item[2], self.limit - self.waiting
         if self.queue.policy == "drop_oldest":
@@ -433,18 +434,19 @@ class Mailbox:
 
     # ── hold and let go ──
 
-    def hold(self) -> None:
-        """Deliver nothing until `resume`; meanwhile no publisher waits for it."""
+    def hold(self, *, slowed: bool = False) -> None:
+        """Deliver nothing until `resume`; meanwhile no publisher waits for it, unless it is only `slowed`."""
         with self.lock:
-            self.held = True
+            self.held, self.slowed = True, slowed
             self._update_bypass()
-            self._full.discard(self)
+            if not slowed:
+                self._full.discard(self)
             self._notify()
 
     def resume(self) -> bool:
         """As `put`: True if the caller must call `dispatch`."""
         with self.lock:
-            self.held = False
+            self.held = self.slowed = False
             if self._applies_backpressure and self.waiting >= self.limit:
                 self._full.add(self)
             self._notify()
@@ -500,7 +502,8 @@ class Mailbox:
 
     @property
     def is_full(self) -> bool:
-        return self._applies_backpressure and self.waiting >= self.limit and not self.held and not self.closed
+        waits = self._applies_backpressure and (self.slowed or not self.held) and not self.closed
+        return waits and self.waiting >= self.limit
 
     def wait(self, until: Callable[[], bool], timeout: float | None) -> bool:
         """Block until the condition holds; it is looked at whenever the mailbox changes."""

@@ -86,7 +86,7 @@ class OrderedMailbox(Mailbox):
             if fitting is None:
                 return False
             self._enter(fitting)
-            if self._applies_backpressure and self.waiting >= self.limit and not self.held:
+            if self._applies_backpressure and self.waiting >= self.limit and (self.slowed or not self.held):
                 self._full.add(self)
             return not self.held
 

@@ -166,11 +166,12 @@ def duration(ns: float | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Events by what became of them. `evaluated == passed + rejected + undecided`, always.
+    """Events by what became of them. `evaluated == passed + rejected + undecided + shed`, always.
 
     Of those that passed, some are `delivered`, some wait (`queued`), and the others were `dropped` by a full queue,
     `expired` at the end of their lifetime, or `skipped` by a constraint of the handler. `failed` are those delivered
     whose handler raised; `late` those that came when later ones had been delivered, where the order is that of time.
+    `shed` are those that were wanted and beyond the subscription's rate, so that they did not even come to its queue.
     `faults` counts events by each kind of fault.
     """
 
@@ -186,12 +187,13 @@ class Counts:
     failed: int = 0
     late: int = 0
     queued: int = 0
+    shed: int = 0
 
     def __post_init__(self) -> None:
-        if self.evaluated != self.passed + self.rejected + self.undecided:
+        if self.evaluated != self.passed + self.rejected + self.undecided + self.shed:
             raise ValueError(
-                f"counts: expected passed + rejected + undecided = {self.evaluated:,} evaluated, "
-                f"found {self.passed:,} + {self.rejected:,} + {self.undecided:,}"
+                f"counts: expected passed + rejected + undecided + shed = {self.evaluated:,} evaluated, "
+                f"found {self.passed:,} + {self.rejected:,} + {self.undecided:,} + {self.shed:,}"
             )
 
     @property

@@ -62,6 +62,7 @@ class SourceReport(_Report):
 
     channel: str = ""
     published: int = 0
+    shed: int = 0  # what it was to publish, and what was beyond its rate
     facts: Mapping[str, Any] = field(default_factory=dict)
     zones: tuple[str, ...] = ()  # none: it is heard everywhere
     placements: tuple[Placement, ...] = ()
@@ -73,6 +74,7 @@ class SourceReport(_Report):
             ("facts", facts),
             ("zones", ", ".join(self.zones) or None),
             ("published", f"{self.published:,}"),
+            ("shed", f"{self.shed:,}" if self.shed else None),
             *_pairs(self),
         ]
         return _page(f"source {self._what()}", pairs, _where_table(self.placements))

@@ -9,7 +9,7 @@ from headwater.channel.concurrency.gate import Gate
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.ir.interp import Fault
 
-Loss = Literal["dropped", "expired", "skipped"]
+Loss = Literal["dropped", "expired", "shed", "skipped"]
 
 _leaf = Gate()  # taken last of all, for the moment of an addition
 
@@ -19,10 +19,10 @@ class Fates:
 
     That is still counted for events that wait when their source, or channel, is no more: `heir` counts the same."""
 
-    __slots__ = ("dropped", "expired", "heir", "latency", "skipped")
+    __slots__ = ("dropped", "expired", "heir", "latency", "shed", "skipped")
 
     def __init__(self) -> None:
-        self.dropped = self.expired = self.skipped = 0
+        self.dropped = self.expired = self.skipped = self.shed = 0
         self.latency = Latency()
         self.heir: Fates | None = None
 
@@ -58,6 +58,7 @@ class Fates:
         self.dropped += other.dropped
         self.expired += other.expired
         self.skipped += other.skipped
+        self.shed += other.shed
         self.latency.merge(other.latency)
 
 
@@ -94,13 +95,14 @@ class Tally:
         lost = self.fates
         return Counts(
             evaluated=self.evaluated,
-            passed=self.passed,
+            passed=self.passed - lost.shed,
             rejected=self.evaluated - self.passed - self.undecided,
             undecided=self.undecided,
             faults=dict(self.faults),
-            delivered=self.passed - lost.dropped - lost.expired - lost.skipped - queued,
+            delivered=self.passed - lost.shed - lost.dropped - lost.expired - lost.skipped - queued,
             dropped=lost.dropped,
             expired=lost.expired,
             skipped=lost.skipped,
             queued=queued,
+            shed=lost.shed,
         )

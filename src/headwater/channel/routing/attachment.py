@@ -16,6 +16,7 @@ from headwater.channel.routing.route import Bystander, Entry, Lineup, Quick, Rea
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel, RoutedSource
+    from headwater.channel.routing.limiter import Limiter
     from headwater.channel.routing.sink import Sink
 
 
@@ -37,13 +38,15 @@ class Attachment:
         priority: Expression | None = None,
         lifetime: Expression | None = None,
         part: int = 0,
+        limiter: Limiter | None = None,
     ) -> None:
         self.subscription, self.channel, self.entry, self.form, self.part = subscription, channel, entry, form, part
         self.priority, self.lifetime = priority, lifetime
+        self._limiter, self._shed_before = limiter, 0
         self.cls = form.cls  # instances of this are handed over as they are
         # Where events are queued as they come, how.
         calm = priority is None and lifetime is None and subscription._mailbox.order == "arrival" and subscription._calm
-        calm = calm and not subscription._late
+        calm = calm and not subscription._late and limiter is None
         self.quick: Quick | None = subscription._mailbox.put_quick if calm else None
         self._quick = self.quick
         # Of sources of other nodes, by key: those that were there since it came, and, of those from whose log earlier
@@ -87,10 +90,43 @@ class Attachment:
         return self._bypass
 
     def accept(self, letter: Letter, ready: Ready) -> None:
+        limiter = self._limiter
+        if limiter is not None and not limiter.admits(letter):
+            letter.source.fates(self.channel).lost("shed", 1)
+            return
+        self.take(letter, ready)
+
+    def take(self, letter: Letter, ready: Ready) -> None:
+        """An event that is within the rate."""
         if self.quick is None or not self.quick(self, letter, 1, ready):
             self.subscription._arrive(self, letter, ready)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        if self._limiter is not None:
+            some = self._limiter.admitted(chunk, self._records)
+            rest = 0 if some is None else len(some)
+            if rest < n:
+                chunk.source.fates(self.channel).lost("shed", n - rest)
+            if some is None:
+                return
+            chunk, n = some, rest
+        self.take_chunk(chunk, n, ready)
+
+    def _records(self, chunk: Chunk) -> list[bytes]:
+        return list(self.form.have.arrow_to_records(chunk.taken()))
+
+    def too_old(self, letter: Letter | Chunk) -> bool:
+        """Whether events that their source has let pass are shed here, since they have taken too long."""
+        if self._limiter is None:
+            return False
+        events, now = len(letter) if isinstance(letter, Chunk) else 1, self.channel.node._stamp()
+        if not self._limiter.old(letter.stamp, now, events):
+            return False
+        letter.source.fates(self.channel).lost("shed", events)
+        return True
+
+    def take_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        """A batch that is within the rate."""
         if self.quick is None or not self.quick(self, chunk, n, ready):
             self.subscription._arrive_chunk(self, chunk, ready)
 
@@ -102,6 +138,8 @@ class Attachment:
 
     def started(self) -> None:
         """It is in force from here; called while every source of the channel stands still."""
+        if self._limiter is not None:
+            self._shed_before = self._limiter.shed
         for lineup in self.channel.lineups:
             self.joined(lineup)
             for flow in lineup.flows:
@@ -141,7 +179,7 @@ class Attachment:
         before = self.withheld
         if self.quick is None or not self.mailbox.put_all(self, letters, ready):
             for letter in letters:
-                self.accept(letter, ready)
+                self.take(letter, ready)
         self.recalled += len(letters) - (self.withheld - before)
         self.withheld = before
         for letter in letters:
@@ -252,14 +290,16 @@ class Attachment:
             more, directly = self._of(lineup, readings)
             judged, direct = judged + more, direct + directly
         again = self.recalled - self.repeated
-        evaluated, passed = judged.evaluated + again, judged.passed + again - self.withheld
+        shed = 0 if self._limiter is None else self._limiter.shed - self._shed_before
+        evaluated, passed = judged.evaluated + again, judged.passed + again - self.withheld - shed
         return Counts(
             evaluated=evaluated,
             passed=passed,
-            rejected=evaluated - passed - judged.undecided,
+            rejected=evaluated - passed - judged.undecided - shed,
             undecided=judged.undecided,
             faults=dict(judged.faults),
             delivered=direct,
+            shed=shed,
         )
 
     def about(self, letter: Letter) -> About:

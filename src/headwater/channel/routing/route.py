@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from headwater.channel.reports.tally import Fates, Tally
 from headwater.channel.routing.counts import Judged, Reading, Readings
 from headwater.channel.routing.letter import Chunk, Letter, Marked, Rows
+from headwater.channel.routing.limiter import Limiter
 from headwater.contextual import ContextInterest
 from headwater.interest import Apart, Interest
 from headwater.ir.covers import covers, disjoint
@@ -27,8 +28,10 @@ from headwater.types.marks import WHOLE, whole_at
 
 if TYPE_CHECKING:
     from headwater.channel.concurrency.bounded_queue import BoundedQueue
+    from headwater.channel.options.expression import Expression
     from headwater.channel.routing.contract import RoutedChannel, RoutedSource
     from headwater.channel.routing.fast_path import BypassRoute
+    from headwater.channel.time.token_bucket import Packed
     from headwater.match.counters import Ledger
     from headwater.native.program import Native
     from headwater.native.record import Result
@@ -117,11 +120,23 @@ class Bystander:
         pass
 
 
+class Rated(NamedTuple):
+    """The rate of a subscription, and how urgent an event is to it."""
+
+    rate: Packed
+    priority: Expression | None = None
+
+    def limiter(self) -> Limiter:
+        """What lets so much pass."""
+        return Limiter(self.rate, self.priority)
+
+
 class Entry:
     """A distinct interest on a channel; `interest` is None for those who want everything.
 
     `zones` are those that its members look at, None for the whole channel. `apart`: other nodes are asked for that
-    interest, but of sources whose events are judged here its members get the events that pass `here`, as they are."""
+    interest, but of sources whose events are judged here its members get the events that pass `here`, as they are.
+    `rated`: it is of one subscription, which has a rate; other nodes are asked for no more than that, for it alone."""
 
     def __init__(
         self,
@@ -130,9 +145,10 @@ class Entry:
         *,
         zones: frozenset[str] | None = None,
         apart: Apart | None = None,
+        rated: Rated | None = None,
     ) -> None:
-        self.interest, self.key, self.zones = interest, key, zones
-        self.apart = apart is not None
+        self.interest, self.key, self.zones, self.rated = interest, key, zones, rated
+        self.apart = apart is not None or rated is not None
         self.here = interest if apart is None else apart.here
         self.contextual = self.here is not None and self.here.contextual
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.channel.routing.route import Entry, Lineup, Member, key_of
+from headwater.channel.routing.route import Entry, Lineup, Member, Rated, key_of
 from headwater.errors import ClosedError
 from headwater.interest import Apart, Interest
 
@@ -57,9 +57,24 @@ class Wiring:
     # ── members ──
 
     def entry(
-        self, channel: RoutedChannel, interest: Interest | Apart | None, *, zones: frozenset[str] | None = None
+        self,
+        channel: RoutedChannel,
+        interest: Interest | Apart | None,
+        *,
+        zones: frozenset[str] | None = None,
+        rated: Rated | None = None,
+        owner: object = None,
     ) -> Entry:
-        """The entry of an interest in some zones (None: in all): the one it shares, or one of its own."""
+        """The entry of an interest in some zones (None: in all): the one it shares, or, for an `owner` with a rate, one
+        of its own."""
+        if rated is not None:
+            assert not isinstance(interest, Apart)
+            same = None if interest is None else (interest.fingerprint, repr(sorted(interest.params.items())))
+            own = "rated", owner, same, zones
+            found = channel.known.get(own)
+            if found is None:
+                found = channel.known[own] = Entry(interest, own, zones=zones, rated=rated)
+            return found
         apart = interest if isinstance(interest, Apart) else None
         if apart is not None:
             interest = apart.there

@@ -93,8 +93,12 @@ class RemoteFlow(Flow):
         if entry is not None:
             self._came(entry, 1)
             for member in entry.members:
-                if not (again and _early(member, letter)):
+                if again and _early(member, letter):
+                    continue
+                if entry.rated is None or not isinstance(member, Attachment):
                     member.accept(letter, ready)
+                elif not member.too_old(letter):
+                    member.take(letter, ready)
 
     def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready, *, again: bool = False) -> None:
         """The same of a batch."""
@@ -103,8 +107,13 @@ class RemoteFlow(Flow):
             self._came(entry, rows)
             for member in entry.members:
                 early = _early(member, chunk) if again else 0
-                if early < rows:
-                    member.accept_chunk(chunk.part(early, rows) if early else chunk, rows - early, ready)
+                if early == rows:
+                    continue
+                part = chunk.part(early, rows) if early else chunk
+                if entry.rated is None or not isinstance(member, Attachment):
+                    member.accept_chunk(part, rows - early, ready)
+                elif not member.too_old(part):
+                    member.take_chunk(part, rows - early, ready)
 
     def _came(self, entry: Entry, events: int) -> None:
         """What was evaluated at the source counts here as far as it came here: it passed."""

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from headwater.channel.options.subscribe import FIRST
 from headwater.channel.routing.attachment import Stage
 from headwater.federation.demand.cover import Cover
 from headwater.federation.wire.library_requests import Named, pack_named
-from headwater.federation.wire.requests import Wish, pack_params
+from headwater.federation.wire.requests import Wish, WishRate, pack_params
 from headwater.match.lower import is_plain
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
-    from headwater.channel.routing.route import Entry
+    from headwater.channel.routing.route import Entry, Rated
     from headwater.channel.subscription import Subscription
     from headwater.federation.demand.demand import Demands
 
@@ -149,10 +150,12 @@ class Wanted:
         tag = self._demands.tag(channel.name, entry)
         if old is not None:
             kind, key = old.kind, old.key
+        elif self._placement == "destination" and (entry.rated or interest) and not (interest and interest.contextual):
+            kind, key = HERE, 0
+        elif entry.rated is not None:
+            kind, key = THERE, 0
         elif interest is None:
             kind, key = ALL, 0
-        elif self._placement == "destination" and not interest.contextual:
-            kind, key = HERE, 0
         else:
             kind, key = (FILTER if _merges(channel, entry) else THERE), 0
         if old is None and kind in (ALL, FILTER):
@@ -169,6 +172,7 @@ class Wanted:
             turn,
             interest.kind if interest is not None and interest.contextual else "",
             named=b"" if interest is None or interest.origin is None else pack_named(Named(*interest.origin)),
+            rate=None if kind != THERE or entry.rated is None else _packed(entry.rated),
         )
         onward = [sink._routes for sink in sinks]
         return Part(
@@ -312,6 +316,8 @@ class Wanted:
         part = self.parts[entry]
         if entry in here and entry.interest is not None and entry.interest.contextual:
             return "destination: the source refuses it, and so the context that it reads is missing"
+        if entry in here and entry.rated is not None:
+            return "destination: the source refuses it, and sends all that it asks for; its rate holds here"
         if entry in here:
             instead = "whole events, not marks" if entry.makes_marks else "events with all values, not only bound ones"
             return f"destination: the source refuses it{f'; it sends {instead}' if entry.apart else ''}"
@@ -322,6 +328,8 @@ class Wanted:
         if part.kind == THERE:
             if entry.interest is not None and entry.interest.contextual:
                 return "source: it reads the context of its source"
+            if entry.rated is not None:
+                return "source: it has a rate"
             return "source: it has state or output, or may run for long"
         if here or self._covers[entry.zones].is_needed(part.key):
             return "source and destination: filtered there, decided here"
@@ -333,6 +341,15 @@ def _keep(known: dict[Entry, Part], entry: Entry, part: Part, given: Iterable[ob
         known[entry] = part
     else:
         known.pop(entry, None)
+
+
+def _packed(rated: Rated) -> WishRate:
+    """A rate as it travels."""
+    urgency, constant = rated.priority, None
+    if urgency is not None and urgency.constant is not None:
+        constant = int(max(-FIRST, min(FIRST, urgency.constant)))
+    program = b"" if urgency is None or urgency.interest is None or constant is not None else urgency.interest.dumps()
+    return WishRate(*rated.rate, priority=constant, program=program)
 
 
 def _special(wish: Wish | None) -> bool:

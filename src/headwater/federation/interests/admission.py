@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from headwater.channel.options.expression import Expression
+from headwater.channel.registration import NOTHING
+from headwater.channel.routing.limiter import Limiter
 from headwater.errors import HeadwaterError
 from headwater.federation.security.decisions import Claim, identity_of
 from headwater.federation.security.policy import Action, Allow, Deny, Restrict, Verdict
 from headwater.federation.wire.library_requests import Named, unpack_named
-from headwater.federation.wire.requests import Wish, unpack_params, unpack_wish
+from headwater.federation.wire.requests import Wish, WishRate, unpack_params, unpack_wish
 from headwater.interest import Interest
 from headwater.ir import walk
 from headwater.match.lower import is_plain
@@ -46,6 +49,7 @@ class Asked(NamedTuple):
     size: int = 0  # in bytes
     text: str = ""
     label: str = ""
+    limiter: Limiter | None = None  # of one that has a rate
 
     @property
     def user(self) -> str:
@@ -66,6 +70,7 @@ class Grant(NamedTuple):
     hidden: str = ""
     asked: Asked | None = None
     stamp: tuple[int, ...] = ()  # of the policies, and of where the user is, by which it was judged
+    limiter: Limiter | None = None  # of one that has a rate
 
 
 class NamedCode(Protocol):
@@ -99,8 +104,10 @@ class Granting:
         if claim and not wish.tagged:
             raise Refused(f"what is for {wish.on_behalf_of!r} must come with a tag, so that nobody else gets it")
         granted = self._read(principal, channel, wish, claim)
+        if wish.rate is not None:
+            granted = self._rated(principal, channel, wish, claim, wish.rate, granted)
         bare = replace(wish, program=None, params=None, named=b"")
-        asked = Asked(principal, claim, bare, granted.interest, *granted[1:6])
+        asked = Asked(principal, claim, bare, granted.interest, *granted[1:6], granted.limiter)
         return self._restricted(asked, channel, verdict)._replace(stamp=stamp)
 
     def judge(self, asked: Asked, channel: Channel) -> Grant:
@@ -109,9 +116,36 @@ class Granting:
         verdict = self._ask(asked.principal, "subscribe", channel, asked.claim)
         return self._restricted(asked, channel, verdict)._replace(stamp=stamp)
 
+    def _rated(
+        self, principal: Principal, channel: Channel, wish: Wish, claim: Claim, rate: WishRate, granted: Grant
+    ) -> Grant:
+        """With what lets no more pass than a rate says. How urgent events are may take code, for which the same holds
+        as for that of an interest."""
+        interest = granted.interest
+        if not wish.tagged or not wish.tag:
+            raise Refused("what has a rate must come with a tag, so that nobody else gets it")
+        if interest is not None and interest.whole_at is not None:
+            raise Refused("what is an event or a mark of one has no rate")
+        if not rate.program:
+            urgency = None if rate.priority is None else Expression(rate.priority, channel.type or NOTHING)
+            return granted._replace(limiter=Limiter(rate.packed, urgency))
+        type = channel.type if interest is None or interest.output is None else interest.output
+        self._check_size(granted.size + len(rate.program))
+        self._ask(principal, "install", channel, claim)
+        program = Interest.loads(rate.program, {})
+        self._check_parts(program)
+        if type is None or program.type.record != type.record:
+            raise Refused(f"what says how urgent events are is about other events than those of {channel.name}")
+        urgency = Expression.of(program, type)
+        return granted._replace(
+            limiter=Limiter(rate.packed, urgency),
+            cost=granted.cost + program.cost.estimated,
+            size=granted.size + len(rate.program),
+        )
+
     def nothing(self, asked: Asked, channel: Channel, why: str) -> Grant:
         """What is left where a policy cannot be said of what was asked for."""
-        plain = Grant(asked.wanted, asked.zones, asked.cost, asked.size, asked.text, asked.label, asked=asked)
+        plain = _plain_grant(asked)
         return self._hidden(plain, channel, why)
 
     def is_current(self, grant: Grant) -> bool:
@@ -121,7 +155,7 @@ class Granting:
 
     def _restricted(self, asked: Asked, channel: Channel, verdict: Verdict) -> Grant:
         """What policies leave of what was asked for."""
-        plain = Grant(asked.wanted, asked.zones, asked.cost, asked.size, asked.text, asked.label, asked=asked)
+        plain = _plain_grant(asked)
         match verdict:
             case Deny(why=why):
                 return self._hidden(plain, channel, f"not allowed: {why}")
@@ -174,7 +208,7 @@ class Granting:
         self._check_parts(interest)
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
-        if wish.tagged or not _plain(channel, interest):
+        if (wish.tagged and wish.rate is None) or not _plain(channel, interest):
             self._ask(principal, "install", channel, claim)
         if wish.tagged and not wish.tag:
             raise Refused("what comes with a tag needs one that is not 0")
@@ -259,6 +293,12 @@ class Granting:
 def user_of(principal: Principal, claim: Claim) -> str:
     """The user that somebody asks for, or is."""
     return claim.user or identity_of(principal).user
+
+
+def _plain_grant(asked: Asked) -> Grant:
+    """What was asked for, as if there were no policies."""
+    given = asked.zones, asked.cost, asked.size, asked.text, asked.label
+    return Grant(asked.wanted, *given, limiter=asked.limiter, asked=asked)
 
 
 def _plain(channel: Channel, interest: Interest) -> bool:

@@ -101,6 +101,8 @@ class Groups:
         channel, multicast = crossing.channel, self.multicast
         if not request.multicast or not plain or request.promises or request.routes or not crossing.peer.columns:
             return None
+        if crossing.quota is not None:
+            return None  # what is in a datagram is for all of them
         group = self.group(channel.name)
         if multicast is None or group is None or crossing.parked or not self.for_all(channel.name):
             return None

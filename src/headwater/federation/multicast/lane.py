@@ -72,7 +72,7 @@ class GroupLane(Lane):
 
     # ── out: under the lock of the outlet ──
 
-    def build(self, frames: list[bytes]) -> None:
+    def build(self, frames: list[bytes], *, now: bool = False) -> None:
         """Frames of all that waits; they are handed to the outlet."""
         self.dirty = False
         items = self._take()

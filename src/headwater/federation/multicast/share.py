@@ -31,6 +31,7 @@ class Outlet:
     """A group as lanes see it: in the place of a peer."""
 
     incarnation = 0
+    quota = None
     name: str
     budget: int
 

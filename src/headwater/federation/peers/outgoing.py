@@ -113,7 +113,7 @@ class Outgoing(PeerRecord):
                 ad=ad,
                 type=pack_type(type),
                 next=first,
-                dropped=lane.dropped,
+                dropped=lane.dropped + lane.shed,
                 window=lane.limit,
                 live=lane.live,
                 again=lane.again_asked,
@@ -127,7 +127,7 @@ class Outgoing(PeerRecord):
         if crossing.share is not None:
             for before in crossing.active():
                 if before.pending and before.announced:
-                    before.build(frames)
+                    before.build(frames, now=True)
             crossing.share.before_barrier(frames)
             return
         for source in list(crossing.channel.sources.values()):
@@ -139,7 +139,7 @@ class Outgoing(PeerRecord):
                 if not lane.announced:
                     frames.append(self._announce(lane, lane.number + 1))
                 if lane.pending:
-                    lane.build(frames)
+                    lane.build(frames, now=True)
 
     def _barrier(self, crossing: Crossing) -> bytes:
         crossing.told = crossing.version

@@ -22,6 +22,7 @@ from headwater.federation.wire.control import Bye
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.limiter import Limiter
     from headwater.federation.peers.parts import Parts
     from headwater.federation.transport.link import Link
 
@@ -39,6 +40,11 @@ class Peer(Incoming):
         self.trouble = ""  # why there is no direct stream
         self.fallback = Fallback()
         self.past_bytes = [0, 0]  # of links that are no more: out, in
+
+    @property
+    def quota(self) -> Limiter | None:
+        """What it may have of this node, if there is a limit."""
+        return self._context.quotas.of(self.principal, self.id)
 
     def crossing(self, channel: Channel) -> Crossing:
         found = self.crossings.get(channel.name)

@@ -111,7 +111,7 @@ class Rule:
             Pattern(values.get("channel"))  # type: ignore[arg-type]
         except ChannelError as error:
             found.append(ConfigProblem(f"{place} channel", "a pattern of channel names", str(error)))
-        found += _who_problems(values.get("who"), f"{place} who")
+        found += who_problems(values.get("who"), f"{place} who")
         may = values.get("may", RIGHTS)
         if not isinstance(may, list | tuple | str):
             found.append(ConfigProblem(f"{place} may", f"a list of {quoted(ACTIONS)}", show(may)))
@@ -240,6 +240,11 @@ def _is(principal: Principal, who: re.Pattern[str] | str) -> bool:
     return any(who.fullmatch(name) for name in _names(principal))
 
 
+def is_about(who: str, principal: Principal) -> bool:
+    """Whether what is written for a principal, as in a rule, is about this one."""
+    return _is(principal, _matcher(who))
+
+
 def _names(principal: Principal) -> Iterator[str]:
     """All that can be written for a principal. A bare key has no name, so no pattern of names is ever about it."""
     yield "*"
@@ -265,7 +270,8 @@ def _matcher(text: str) -> re.Pattern[str] | str:
     )
 
 
-def _who_problems(who: object, place: str) -> list[ConfigProblem]:
+def who_problems(who: object, place: str) -> list[ConfigProblem]:
+    """What is wrong with what is written for one principal, or for several."""
     each = [who] if isinstance(who, str) else who
     expected = 'a name, or a list of names, such as "dublin", "user:ann", "group:staff", "key:1f2e3d4c..." or "*"'
     if not isinstance(each, list | tuple) or not each:

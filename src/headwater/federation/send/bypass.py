@@ -25,6 +25,7 @@ class Lane(BoundedQueue, Protocol):
     newest: int
     weight: int
     tagging: bool
+    quota: Any
 
     def count_gap(self) -> None: ...
     def put_gap(self, gap: Gap) -> None: ...
@@ -44,7 +45,8 @@ class PeerBypass:
     def for_flow(self, flow: Flow) -> LaneBypass | None:
         source = flow.source
         lane = self._lane(source) if flow.channel is source.channel else None
-        if lane is None or lane.tagging or lane.queue.policy == "drop_newest":  # machine code drops nothing
+        if lane is None or lane.tagging or lane.quota is not None or lane.queue.policy == "drop_newest":
+            # machine code drops nothing
             return None
         return LaneBypass(lane, flow)
 

@@ -22,6 +22,7 @@ from headwater.federation.wire import frames as wire
 from headwater.late import np, pa
 
 if TYPE_CHECKING:
+    from headwater.channel.routing.limiter import Limiter
     from headwater.channel.routing.route import Entry
     from headwater.federation.send.lane import Lane
 
@@ -41,6 +42,7 @@ class CatchUp:
         self._channel = lane.crossing.channel
         self._flow = lane.source.flows[self._channel]
         self._judges: dict[Entry, StretchJudge] = {}
+        self._limiters: dict[Limiter, Limiter] = {}
         self.begun = False  # what was put in before is sent
         self.follows: Lane | None = None  # the lane of an earlier source of that name, which has to catch up first
         self.closing: int | None = None  # the last event to read: the lane takes in those after it
@@ -153,10 +155,23 @@ class CatchUp:
     def _alone(self, tag: int, entry: Entry, member: Any, start: int, part: Stretch, frames: list[bytes]) -> None:
         from_here = min(start, self._since.get(tag, start))
         new = self._judge_of(entry)(part.after(from_here)).after(start)
+        if member.limiter is not None and len(new):
+            new = self._within_rate(member.limiter, new)
         if len(new):
             member.passed += len(new)
             self.lane.tagging = True
             self._emit(tag, new, frames, None if new.type is not None else member.tag_of)
+
+    def _within_rate(self, limiter: Limiter, new: Stretch) -> Stretch:
+        """What of these the rate of a wish lets pass: by their own times, so that it is about the same as when they
+        were published, and by their age now. It begins with a full burst, and what is published goes on without it."""
+        mine = self._limiters.get(limiter)
+        if mine is None:
+            mine = self._limiters[limiter] = limiter.anew()
+        before, now = mine.shed, self._source._stamp()
+        places = mine.places(new.records, new.stamps.tolist(), self._source.priority, now=now)
+        limiter.count_shed(mine.shed - before)
+        return new.take(np.array(places, dtype=np.int64)) if len(places) < len(new) else new
 
     def _judge_of(self, entry: Entry) -> StretchJudge:
         found = self._judges.get(entry)

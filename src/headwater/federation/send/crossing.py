@@ -22,6 +22,7 @@ from headwater.types.marks import is_of
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.contract import RoutedSource as Source
+    from headwater.channel.routing.limiter import Limiter
     from headwater.federation.send.destination import Destination
     from headwater.federation.wire.requests import Wish
     from headwater.types import EventType
@@ -50,6 +51,7 @@ class CrossingMember(Bystander):
 
     width = 0
     tag = passed = 0
+    limiter: Limiter | None = None  # of a wish that has a rate
     local = False
     bypass: Any = None
     quick = None
@@ -97,9 +99,11 @@ class TaggedMember(CrossingMember):
     """Of an interest that runs here only. Where it makes marks (of a type that is `marks`), events that are to go
     themselves are tagged so."""
 
-    def __init__(self, crossing: Crossing, tag: int, marks: EventType | None = None) -> None:
+    def __init__(
+        self, crossing: Crossing, tag: int, marks: EventType | None = None, limiter: Limiter | None = None
+    ) -> None:
         super().__init__(crossing)
-        self.tag, self._marks = tag, marks
+        self.tag, self._marks, self.limiter = tag, marks, limiter
         self.passed = 0
 
     def tag_of(self, record: bytes) -> int:
@@ -109,6 +113,8 @@ class TaggedMember(CrossingMember):
     def accept(self, letter: Letter, ready: Ready) -> None:
         lane = self.crossing.lane(letter.source)
         if lane is not None:
+            if self.limiter is not None and (lane.leaves_to_log or not self.limiter.admits(letter)):
+                return
             lane.tagging = True
             self.passed += 1
             tag = self.tag if self._marks is None else self.tag_of(letter.record)
@@ -118,6 +124,11 @@ class TaggedMember(CrossingMember):
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         lane = self.crossing.lane(chunk.source)
         if lane is not None:
+            if self.limiter is not None:
+                some = None if lane.leaves_to_log else self.limiter.admitted(chunk, self._records)
+                if some is None:
+                    return
+                chunk, n = some, len(some)
             lane.tagging = True
             self.passed += n
             # Rows of what was published are whole; of some that are not, the builder of frames tags each.
@@ -125,12 +136,20 @@ class TaggedMember(CrossingMember):
             lane.put(PendingRows(chunk, self.tag | WHOLE if whole else self.tag), n)
             ready.append(lane)
 
+    def _records(self, chunk: Chunk) -> list[bytes]:
+        """A batch as records, of the type that its rows are of."""
+        type = self.crossing.type_of(self.tag)
+        assert type is not None
+        return list(type.arrow_to_records(chunk.taken()))
+
 
 class Crossing:
     """What a peer wants of a channel, and the lanes of the channel's own sources to it."""
 
     def __init__(self, peer: Destination, channel: Channel) -> None:
         self.peer, self.channel = peer, channel
+        self.quota = peer.quota  # what the peer may have of this node, if there is a limit
+        self._withheld = 0  # events beyond that, of lanes that are no more
         self.lanes: dict[Source, Lane | None] = {}
         self.merged = FilteredMember(self)
         self.wishes: dict[int, tuple[Entry, FilteredMember | TaggedMember]] = {}  # by tag
@@ -234,10 +253,16 @@ class Crossing:
         """A lane whose source is no more, and of which everything has been acknowledged."""
         if self.lanes.get(lane.source) is lane:
             del self.lanes[lane.source]
+            self._withheld += lane.shed
         if self.peer.by_sid.get(lane.sid) is lane:
             del self.peer.by_sid[lane.sid]
         if self._logged.get(lane.source.name) is lane:
             del self._logged[lane.source.name]
+
+    @property
+    def withheld(self) -> int:
+        """Events that were beyond what the peer may have."""
+        return self._withheld + sum(lane.shed for lane in self.active())
 
     def lead_to(self, routes: tuple[tuple[str, ...], ...]) -> None:
         """Where its events go from there, if nobody there wants them but gateways."""

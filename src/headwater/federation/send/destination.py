@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import threading
 
+    from headwater.channel.routing.limiter import Limiter
     from headwater.federation.network import Network
     from headwater.federation.scheduler import Scheduler
     from headwater.federation.transport.sender import Sender
@@ -32,6 +33,11 @@ class Destination(Protocol):
     by_sid: dict[int, Any]  # lanes, by the number of their source
     resumed: bool  # the other end has said what it has: events may go
     columns: bool  # it takes rows as columns, and compressed frames
+
+    @property
+    def quota(self) -> Limiter | None:
+        """What it may have of this node, if there is a limit."""
+        ...
 
     @property
     def link(self) -> object | None:

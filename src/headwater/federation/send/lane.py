@@ -28,6 +28,7 @@ from headwater.federation.send.pending import (
     gather,
     last_of,
     newest_of,
+    oldest_of,
     surplus,
     take,
 )
@@ -77,6 +78,11 @@ class Lane(FrameBuilder):
         self.gap_count, self._gaps_taken = bytearray(8), 0
         self._unsettled = 0  # events that were sent and not acknowledged
         self.passed = self.dropped = 0  # events put into frames, and lost before that
+        self.shed = 0  # events beyond what the peer may have
+        # What the peer may have. What durable sinks are to find again, or the log has, waits for its turn.
+        self.quota = crossing.quota
+        self._patient = source.log is not None
+        self._slowed = False  # it is to be looked at again when there is more
         self.announced = False  # on the present link
         # Of a logged source, until it is said: the last event before what the peer wants held. There is no later one
         # that a wish has passed, or there would have been a lane.
@@ -100,11 +106,28 @@ class Lane(FrameBuilder):
         """Queue something that counts as so many events, unless the policy of a full link is to drop it."""
         if self.behind is not None and n and self.behind.closing is None:
             return  # it is in the log
+        if n and self.quota is not None and not self.waits_its_turn:
+            taken = self.quota.take(self.source._stamp(), self.source.priority, n)
+            self.shed += n - taken
+            if not taken:
+                return
+            if taken < n:
+                item, n = oldest_of(item, taken), taken
         if len(self.pending) + self._chunk_surplus + self._unsettled + n > self.limit and not self._room(n):
             return
         if n > 1:
             self._chunk_surplus += n - 1
         self.pending.append(item)
+
+    @property
+    def leaves_to_log(self) -> bool:
+        """Whether what is put in now is not taken, since it is read from the log later."""
+        return self.behind is not None and self.behind.closing is None
+
+    @property
+    def waits_its_turn(self) -> bool:
+        """Whether what is beyond what the peer may have waits, and is not shed."""
+        return bool(self.crossing.durable) or (self._patient and self.crossing.reliable)
 
     def put_gap(self, gap: Gap) -> None:
         """The same for what is no event."""
@@ -286,8 +309,31 @@ class Lane(FrameBuilder):
 
     # ── out: by whoever sends, one thread at a time ──
 
-    def build(self, frames: list[bytes]) -> None:
-        """Frames of all that waits, and, if that is to be reliable, kept."""
+    def build(self, frames: list[bytes], *, now: bool = False) -> None:
+        """Frames of all that waits, and, if that is to be reliable, kept. What has to wait for its turn does so, unless
+        something must go after it `now`."""
+        quota = self.quota
+        if quota is None or not self.waits_its_turn:
+            self._build(frames)
+            return
+        self.dirty = False
+        wait = 0 if now else quota.wait(self.source._stamp(), self.source.priority)
+        if wait and (self.pending or self.behind is not None) and not self.ended:
+            if not self._slowed:
+                self._slowed = True
+                self.peer.scheduler.later(wait / 1e9, self._its_turn)
+            return
+        before = self.passed
+        self._build(frames)
+        quota.spend(self.passed - before)
+
+    def _its_turn(self) -> None:
+        self._slowed = False
+        self.dispatch()
+
+    def _build(self, frames: list[bytes]) -> None:
+        """Frames of all that waits: what the log has first, then what was put in, by the quickest way that its kinds
+        allow."""
         self.dirty = False
         if self.behind is not None and self.behind.begun and not self._read_on(frames):
             return

@@ -24,6 +24,7 @@ import msgspec
 
 from headwater.channel.routing.fast_path import SAMPLE_EVERY
 from headwater.channel.routing.letter import Chunk, Marked, Rows
+from headwater.channel.routing.limiter import rows_of
 from headwater.federation.wire import frames as wire
 from headwater.late import np
 
@@ -188,6 +189,17 @@ def newest_of(items: Sequence[Complete], excess: int) -> tuple[list[Complete], i
         else:
             left -= len(item.chunk) if isinstance(item, PendingRows) else 1
     return rest, excess - left
+
+
+def oldest_of(item: Pending, events: int) -> Pending:
+    """Rows of a batch without the last, so that so many are left."""
+    if not isinstance(item, PendingRows):
+        return item
+    chunk = item.chunk
+    if isinstance(chunk, Marked):
+        cut = slice(0, events)
+        return PendingRows(Marked(chunk.origin, chunk.places[cut], chunk.records[cut], chunk.whole[cut]), item.tag)
+    return PendingRows(rows_of(chunk, np.arange(events)), item.tag)
 
 
 def _tail(chunk: Chunk, start: int) -> Chunk:

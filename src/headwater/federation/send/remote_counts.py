@@ -84,7 +84,9 @@ class Counting:
                 how, why = lineup.why(entry)
             passed = member.passed if member.tag else crossed if alone else -1
             counts[tag] = evaluated, passed, unclear, how, why
-        return Told(counts, crossed)
+        members = [(tag, member) for tag, (_, member) in crossing.wishes.items()]
+        shed = {tag: member.limiter.shed for tag, member in members if member.limiter is not None}
+        return Told(counts, crossed, shed, crossing.withheld)
 
     def _flows(self) -> list[Flow]:
         channel = self._crossing.channel

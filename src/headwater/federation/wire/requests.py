@@ -35,6 +35,8 @@ PACK_BYTES = 512  # bytes from which on they are worth packing
 
 Key = Annotated[bytes, Meta(min_length=32, max_length=32)]  # public, for what is only for this node
 Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
+Priority = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+MAX_PRIORITY_BYTES = 65_536  # of a program that says how urgent an event is
 Zones = Annotated[list[Name], Meta(max_length=4096)]
 ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
 Lease = Annotated[float, Meta(gt=0, le=3600)]  # seconds
@@ -105,6 +107,23 @@ class News(msgspec.Struct, frozen=True):
     version: Number
 
 
+class WishRate(msgspec.Struct, frozen=True, array_like=True):
+    """What is wanted at most, as `Rate.packed` has it; and how urgent an event is: the same for all, or by a program
+    that makes a number of it."""
+
+    micro: Annotated[int, Meta(ge=1, le=10**15)]
+    burst: Annotated[int, Meta(ge=1, le=MAX_TAG)]
+    reserve: Annotated[list[tuple[Priority, Annotated[int, Meta(ge=0, le=1000)]]], Meta(max_length=16)] = []
+    age: Annotated[int, Meta(ge=0, le=10**18)] = 0
+    priority: Priority | None = None
+    program: Annotated[bytes, Meta(max_length=MAX_PRIORITY_BYTES)] = b""
+
+    @property
+    def packed(self) -> tuple[int, int, list[tuple[int, int]], int]:
+        """Without how urgent events are."""
+        return self.micro, self.burst, self.reserve, self.age
+
+
 class Wish(msgspec.Struct, frozen=True, array_like=True):
     """One distinct interest of a node's sinks; `program` None for everything."""
 
@@ -121,6 +140,7 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     device: Annotated[str, Meta(max_length=255)] = ""  # on which device that one is, and of which kind that is
     device_kind: Annotated[str, Meta(max_length=255)] = ""
     proof: Annotated[bytes, Meta(max_length=MAX_PROOF)] = b""  # what proves who that is; without it, the node says so
+    rate: WishRate | None = None  # no more than that, of what it passes at this node
 
     @property
     def special(self) -> bool:
@@ -164,6 +184,10 @@ class Told(msgspec.Struct, frozen=True, tag=True):
 
     counts: dict[int, tuple[int, int, int, str, str]]
     crossed: int = 0  # events that went to the node that asks, for all of its sinks together
+    # By tag, of wishes that have a rate: events that passed and were beyond it; and those that were beyond what the
+    # node may have at all, for all of its sinks together.
+    shed: dict[int, int] = {}
+    withheld: Number = 0
 
 
 class Vote(msgspec.Struct, frozen=True, tag=True):
