@@ -22,6 +22,10 @@
         ├── ConfigError        a configuration is not possible            (carries .problems, each with its place)
         ├── ObjectError        an object's name, type or value does not fit, or there is no such object
         │   └── TransactionError   a transaction was not done       (carries .problems, each with its operation)
+        ├── QuestionError      a question cannot be asked or answered like this
+        │   ├── NoAnswerer     nobody is there to answer it
+        │   ├── AnswerError    who was asked has failed           (carries .node, .who)
+        │   └── Unanswered     its time is over
         ├── LibraryError       no such name or version in a library, or it may not be published, or was withdrawn
         ├── StoreError         a node's state cannot be opened, read or written
         └── FederationError    nodes cannot work together like this
@@ -246,6 +250,27 @@ class Busy(ServiceError, RuntimeError):
     def __init__(self, message: str, after: float = 0.25) -> None:
         super().__init__(message)
         self.after = after
+
+
+class QuestionError(ServiceError):
+    """A question cannot be asked or answered like this."""
+
+
+class NoAnswerer(QuestionError):
+    """Nobody is there who answers such a question."""
+
+
+class AnswerError(QuestionError):
+    """Who was asked has failed: `who` of `node`. The message has the text of the error there."""
+
+    def __init__(self, message: str, node: str = "", who: str = "") -> None:
+        super().__init__(message)
+        self.node = node
+        self.who = who
+
+
+class Unanswered(QuestionError, TimeoutError):
+    """The time of a question is over, and nobody has answered it."""
 
 
 class LibraryError(ServiceError, ValueError):

@@ -7,7 +7,7 @@ class says what events are (a declaration as text, an Arrow schema, a pattern of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Protocol, Self, TypedDict
 
 from headwater.types import Event
 
@@ -60,4 +60,25 @@ class HandOver(TypedDict, total=False):
     rate: Rate | float | None
 
 
-__all__ = ["E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where", "shown"]
+class Answers(TypedDict, total=False):
+    """The options of who answers questions."""
+
+    params: Mapping[str, object] | None
+    queue: Queue | int | None
+    dispatch: Dispatch | str | None
+    priority: Any
+
+
+class Answering(Protocol):
+    """A handler that answers, while it is not closed."""
+
+    name: str
+
+    def close(self) -> None:
+        """Answer no more questions; those that have come are answered first."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
+__all__ = ["Answering", "Answers", "E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where", "shown"]

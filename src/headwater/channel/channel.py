@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import builtins
     from typing import Unpack
 
-    from headwater.channel.annotations import HandOver
+    from headwater.channel.annotations import Answering, Answers, HandOver
     from headwater.channel.contract import NodeContract
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _NUMBERS = count(1)
 SHOWN = frozenset(  # what programs use
     [
+        "answer",
+        "ask",
+        "ask_and_wait",
         "close",
         "closed",
         "derive",
@@ -489,6 +492,41 @@ class Channel(Generic[E]):
         It is computed at the sources of this channel, is a channel in its own right, and may have own sources too.
         """
         return self.node._derive(self, name, where, output=output, params=params)
+
+    async def ask(self, event: Any, *, timeout: float, to: Literal["one", "all"] = "one", answers: Any = None) -> Any:
+        """Ask those who `answer`, here or at other nodes, and wait no longer than `timeout` seconds.
+
+        To "one": the first answer; to "all": a list with a `Reply` of each, which has an answer or an error. `answers`
+        is the type of answers, which may be left out where somebody who answers is known. See docs/sharing.md.
+
+        Raises NoAnswerer where there is nobody, AnswerError where who was asked has failed, Unanswered when the time is
+        over, and Busy where too many questions are open."""
+        return await self.node._questions().ask(self, event, timeout, to, answers)
+
+    def ask_and_wait(
+        self, event: Any, *, timeout: float, to: Literal["one", "all"] = "one", answers: Any = None
+    ) -> Any:
+        """As `ask`, for a thread, which waits."""
+        return self.node._questions().ask_and_wait(self, event, timeout, to, answers)
+
+    def answer(
+        self,
+        handler: Callable[..., Any],
+        where: Any = None,
+        *,
+        answers: Any,
+        name: str | None = None,
+        **options: Unpack[Answers],
+    ) -> Answering:
+        """Answer the questions that are asked in this channel, or those that pass the interest `where`.
+
+        `handler` is a function or a coroutine function of the event that was asked, or of that and a `Question`, and
+        returns an answer of the type `answers`, or a dict. What it raises the asker gets as an AnswerError, with the
+        text and nothing else. The options are those of `subscribe`."""
+        made: Answering = self.node._questions().answer(
+            self, handler, where, answers=answers, name=name, options=dict(options)
+        )
+        return made
 
     def close(self) -> None:
         """Withdraw its own sources, cancel what is subscribed only here, and close what is derived from it."""

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from headwater.channel.objects.service import Objects
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern, Watch
+    from headwater.channel.questions.service import Questions
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.hearing import Hearing
     from headwater.channel.routing.letter import About
@@ -760,6 +761,12 @@ class Node:
         from headwater.channel.objects.service import objects_of
 
         return objects_of(self)
+
+    def _questions(self) -> Questions:
+        """Who asks and who answers here; made when that is first wanted."""
+        from headwater.channel.questions.service import questions_of
+
+        return questions_of(self)
 
     # ── time ──
 

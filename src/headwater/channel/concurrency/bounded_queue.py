@@ -20,8 +20,19 @@ if TYPE_CHECKING:
 RECHECK_SECONDS = 1.0  # a notification can be lost to Ctrl-C: who waits looks again this often
 
 
+HERE = ("", 0)
+ABSENT = ("", -1)
+UNKNOWN = ("", -2)
+
+
 class BoundedQueue(Protocol):
     """What a publisher needs of where its events wait."""
+
+    @property
+    def destination(self) -> tuple[str, int]:
+        """The node that its events go to, and which run of it; or HERE, if they stay; ABSENT, if that one is not there
+        now; UNKNOWN, if they go to several."""
+        ...
 
     @property
     def name(self) -> str: ...

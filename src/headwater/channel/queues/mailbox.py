@@ -18,7 +18,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
-from headwater.channel.concurrency.bounded_queue import BoundedQueue, Waiters
+from headwater.channel.concurrency.bounded_queue import HERE, BoundedQueue, Waiters
 from headwater.channel.concurrency.gate import Gate
 from headwater.channel.concurrency.reentrancy import DEPTH, NEST, runs
 from headwater.channel.reports.tally import Loss
@@ -40,6 +40,7 @@ Item = tuple["Attachment", Any, int, int, float]
 class Mailbox:
     """Bounded by events, not by items; `full` is the node's set of queues that make publishers wait or fail."""
 
+    destination = HERE
     late = 0  # events that came after their turn; only where they are put in order of time
 
     def __init__(

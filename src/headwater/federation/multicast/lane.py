@@ -9,6 +9,7 @@ from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from headwater.channel.concurrency.bounded_queue import UNKNOWN
 from headwater.errors import ClosedError, FrameError, LinkDown
 from headwater.federation.send.frame_builder import FEW_ROWS, MAX_EVENTS, Frame
 from headwater.federation.send.lane import Kept, Lane
@@ -60,6 +61,10 @@ class GroupLane(Lane):
         self.flight = 0  # bytes that went out and are not acknowledged by those who are there
         self.trimmed = 0  # of the events that were dropped, those that were in frames already
         self.told = False  # its peers know of it
+
+    @property
+    def destination(self) -> tuple[str, int]:
+        return UNKNOWN
 
     @property
     def entire(self) -> int:

@@ -32,6 +32,7 @@ class Outlet:
 
     incarnation = 0
     quota = None
+    present = True
     name: str
     budget: int
 

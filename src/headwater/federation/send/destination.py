@@ -20,6 +20,7 @@ class Destination(Protocol):
 
     name: str
     incarnation: int
+    present: bool  # it is there, as far as is known
     network: Network
     scheduler: Scheduler
     sender: Sender

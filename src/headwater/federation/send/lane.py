@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headwater.channel.backlog.ring import Ring
-from headwater.channel.concurrency.bounded_queue import Waiters
+from headwater.channel.concurrency.bounded_queue import ABSENT, Waiters
 from headwater.federation.send.catch_up import CatchUp
 from headwater.federation.send.frame_builder import MAX_EVENTS, MAX_RECORD_BYTES, FrameBuilder
 from headwater.federation.send.pending import (
@@ -273,6 +273,10 @@ class Lane(FrameBuilder):
         return self.behind is None
 
     # ── as publishers see it ──
+
+    @property
+    def destination(self) -> tuple[str, int]:
+        return (self.peer.name, self.peer.incarnation) if self.peer.present else ABSENT
 
     @property
     def waiting(self) -> int:

@@ -1,0 +1,268 @@
+"""Who answers: handlers of one channel's questions at this node."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.options.subscribe import is_coroutine, takes_about
+from headwater.channel.questions.forms import (
+    ANSWERS,
+    ERROR_LENGTH,
+    MOST,
+    QUESTIONS,
+    Question,
+    answer_type,
+    question_type,
+)
+from headwater.errors import HeadwaterError, QuestionError
+from headwater.interest import as_event_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headwater.channel.channel import Channel
+    from headwater.channel.contract import NodeContract
+    from headwater.channel.routing.letter import About
+    from headwater.channel.subscription import Subscription
+    from headwater.interest import Interest
+    from headwater.types import EventType
+
+log = logging.getLogger("headwater")
+HELD = 1000  # answers that wait until their asker has said that it wants them
+RETRY = 0.02  # seconds after which they are tried again
+PATIENCE = 10.0  # seconds that one waits so, at most
+
+
+class Answering:
+    """A handler that answers, while it is not closed."""
+
+    def __init__(self, desk: Desk, name: str, handler: Callable[..., Any]) -> None:
+        self._desk, self.name, self._handler = desk, name, handler
+        self._about = takes_about(handler)
+        self.subscription: Subscription[Any] = None  # type: ignore[assignment]
+        self.interest: Interest | None = None
+
+    def take(self, event: Any, about: About) -> None:
+        """One question, by a plain function."""
+        try:
+            result = self._handler(*self._arguments(event, about))
+        except Exception as error:
+            self._fail(event, about, error)
+        else:
+            self._succeed(event, about, result)
+
+    async def atake(self, event: Any, about: About) -> None:
+        """One question, by a coroutine function."""
+        try:
+            result = await self._handler(*self._arguments(event, about))
+        except Exception as error:
+            self._fail(event, about, error)
+        else:
+            self._succeed(event, about, result)
+
+    def _arguments(self, event: Any, about: About) -> tuple[Any, ...]:
+        asked = self._desk.asked(event)
+        if not self._about:
+            return (asked,)
+        return asked, Question(about._source.node, event.question_seconds, event.question_again)
+
+    def _succeed(self, event: Any, about: About, result: Any) -> None:
+        try:
+            answer = self._desk.answer_of(result)
+        except (HeadwaterError, TypeError) as error:
+            self._fail(event, about, error)
+            return
+        self._desk.answered += 1
+        self._desk.say(self, event, about, answer, "")
+
+    def _fail(self, event: Any, about: About, error: Exception) -> None:
+        """The asker gets the text; what led to it stays here."""
+        self._desk.failed += 1
+        log.warning("%s: the question of %s raised %s", self, about._source.node, type(error).__name__, exc_info=error)
+        text = f"{type(error).__name__}: {error}"
+        self._desk.say(self, event, about, None, text[:ERROR_LENGTH])
+
+    def had(self, about: About) -> bool:
+        """Whether it was here when an event came."""
+        if self.subscription is None:  # it is only being made
+            return False
+        attachments = list(self.subscription._attachments.values())
+        return any(each.points.get(about._source.number, ("", 0))[1] < about.seq for each in attachments)
+
+    def close(self) -> None:
+        """Answer no more questions; those that have come are answered first."""
+        self._desk.leave(self)
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Answering {self.name}: {self._desk.name}>"
+
+
+class Desk:
+    """Those of this node who answer questions of one channel."""
+
+    def __init__(self, node: NodeContract, channel: Channel, answers: EventType) -> None:
+        if channel.type is None:
+            raise QuestionError(
+                f"channel {channel.name!r} has no type and carries bytes: expected one with a type; declare it with one"
+            )
+        self._node, self.name, self.answers = node, channel.name, answers
+        self._type = channel.type
+        self._make = channel.type.binding.constructor
+        self._attrs = channel.type.binding.attrs
+        self._wide = question_type(channel.type)
+        self._form = answer_type(answers)
+        self._formed = self._form.binding.constructor
+        self._questions = node.channel(channel.name + QUESTIONS, self._wide)
+        self._channel = node.channel(channel.name + ANSWERS, self._form)
+        self._source = self._channel.source("answers", type=self._form)
+        self._members: dict[str, Answering] = {}
+        self._lock = threading.Lock()
+        self._held: deque[tuple[float, bytes, Any]] = deque()  # until when, and what is said
+        self._retrying = False
+        self.answered = self.failed = 0
+        self.dropped = 0  # answers whose asker did not want them in time
+
+    def join(self, handler: Any, where: Any, *, name: str | None, answers: EventType, options: dict[str, Any]) -> Answering:
+        """One more who answers."""
+        if answers != self.answers:
+            raise QuestionError(
+                f"channel {self.name!r}: answers: expected {self.answers.name}, which others here answer with, found "
+                f"{answers.name}; a channel has one type of answers"
+            )
+        if not callable(handler):
+            raise QuestionError(f"channel {self.name!r}: answer: expected a function, found {handler!r}")
+        with self._lock:
+            if len(self._members) >= MOST:
+                raise QuestionError(f"channel {self.name!r}: expected at most {MOST:,} who answer at a node")
+            number = 1
+            while name is None or (name in self._members and name.startswith("answerer-")):
+                name, number = f"answerer-{number}", number + 1
+            if name in self._members:
+                raise QuestionError(f"channel {self.name!r}: answer: expected a new name, found {name!r} in use")
+            made = self._members[name] = Answering(self, name, handler)
+        try:
+            take = made.atake if is_coroutine(handler) else made.take
+            made.subscription = self._questions.subscribe(
+                take, where, type=self._wide, about=True, failures=0, name=None, **options
+            )
+            (made.interest,) = {each.entry.interest for each in made.subscription._attachments.values()}
+            if made.interest is not None and (made.interest.stateful or made.interest.output is not None):
+                made.subscription.cancel()
+                raise QuestionError(
+                    f"channel {self.name!r}: answer: expected an interest in single questions, found one with state or "
+                    "output"
+                )
+        except BaseException:
+            with self._lock:
+                del self._members[name]
+            raise
+        return made
+
+    def leave(self, member: Answering) -> None:
+        """One less."""
+        with self._lock:
+            if self._members.get(member.name) is not member:
+                return
+            del self._members[member.name]
+        member.subscription.cancel(drain=True)
+
+    def asked(self, event: Any) -> Any:
+        """The question as its channel has it."""
+        return self._make(*[getattr(event, name) for name in self._attrs])
+
+    def answer_of(self, result: Any) -> Any:
+        """What a handler returned, as an answer; EncodeError if it is none."""
+        if isinstance(result, self.answers.cls):
+            return result
+        if not isinstance(result, dict):
+            raise QuestionError(f"expected an answer of type {self.answers.name}, found {type(result).__name__}")
+        return self.answers.from_dict(result)
+
+    def _count(self, event: Any, about: About) -> int:
+        """How many here have this question: whose interest it satisfies, and who were here when it came."""
+        members = list(self._members.values())
+        if len(members) <= 1:
+            return 1
+        record = self._wide.encode(event)
+        return sum(
+            each.had(about) and (each.interest is None or each.interest.test(record)) for each in members
+        )
+
+    def say(self, member: Answering, event: Any, about: About, answer: Any, problem: str) -> None:
+        """To the asker, and nobody else."""
+        made = self._formed(
+            event.question_asker, event.question_number, member.name, max(1, self._count(event, about)), problem, answer
+        )
+        try:
+            record = self._form.encode(made)
+        except HeadwaterError as error:
+            made = self._formed(made.to, made.number, made.who, made.answerers, str(error)[:ERROR_LENGTH], None)
+            record = self._form.encode(made)
+        if self._try(record, made):
+            return
+        with self._lock:  # the asker is there, but that it wants answers has not come here yet
+            if len(self._held) >= HELD:
+                self.dropped += 1
+                return
+            until = monotonic() + min(PATIENCE, max(0.0, event.question_seconds))
+            self._held.append((until, record, made))
+            begin, self._retrying = not self._retrying, True
+        if begin:
+            self._node._timers.call_after(RETRY, self._retry)
+
+    def _try(self, record: bytes, made: Any) -> bool:
+        source = self._source
+        if source.closed:
+            return True
+        if next(iter(source._flow.reaches(record)), None) is None:
+            return False
+        if source._full:
+            source._admit(record)
+        source._send(record, made)
+        return True
+
+    def _retry(self) -> None:
+        with self._lock:
+            waiting, self._held = list(self._held), deque()
+        left = []
+        for item in waiting:
+            if not self._try(item[1], item[2]):
+                if item[0] > monotonic():
+                    left.append(item)
+                else:
+                    self.dropped += 1
+        with self._lock:
+            self._held.extendleft(reversed(left))
+            self._retrying = again = bool(self._held) and not self._node.closed
+        if again:
+            self._node._timers.call_after(RETRY, self._retry)
+
+    def report(self) -> dict[str, int]:
+        return {
+            "answerers": len(self._members),
+            "answers": self.answered,
+            "failures": self.failed,
+            "held": len(self._held),
+            "dropped": self.dropped,
+        }
+
+
+
+def answers_of(given: Any, name: str) -> EventType:
+    """The type of answers that somebody gives."""
+    if given is None:
+        raise QuestionError(f"channel {name!r}: answers: expected the type of answers, found None; give an Event class")
+    return as_event_type(given)
+
+
+__all__ = ["Answering", "Desk", "answers_of"]

@@ -1,0 +1,225 @@
+"""Questions and answers in one process: typed answers, errors and deadlines, to one or to all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater import Event, Node
+from headwater.channel.questions.asker import OPEN
+from headwater.errors import (
+    AnswerError,
+    Busy,
+    ClosedError,
+    EncodeError,
+    NoAnswerer,
+    QuestionError,
+    SubscriptionError,
+    Unanswered,
+)
+from headwater.questions import Question, Reply
+from headwater.testing import eventually
+from tests.effort import examples
+
+GUARD = 120.0
+
+
+class Symbol(Event):
+    name: str
+    amount: int
+
+
+class Price(Event):
+    value: float
+
+
+def priced(asked: Symbol) -> Price:
+    return Price(asked.amount * 2.0)
+
+
+def test_one_answers_and_its_answer_has_its_type() -> None:
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        told: list[Any] = []
+
+        def answer(asked: Symbol, question: Question) -> dict[str, float]:
+            told.append((asked, question.node, question.redelivered, 0 < question.seconds <= GUARD))
+            return {"value": 1.5}
+
+        with prices.answer(answer, "amount > 0", answers=Price):
+            assert prices.ask_and_wait(Symbol("a", 1), timeout=GUARD) == Price(1.5)
+            assert prices.ask_and_wait({"name": "a", "amount": 2}, timeout=GUARD, answers=Price) == Price(1.5)
+            assert told[0] == (Symbol("a", 1), node.name, False, True)
+            with pytest.raises(NoAnswerer, match=r"t\.prices.*expected somebody who answers such a question"):
+                prices.ask_and_wait(Symbol("a", 0), timeout=GUARD)
+        with pytest.raises(NoAnswerer):
+            prices.ask_and_wait(Symbol("a", 1), timeout=GUARD)
+
+
+def test_neither_channel_events_nor_other_questions_are_mixed_up() -> None:
+    """Who subscribes to a channel sees no questions, and who answers sees no events."""
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        seen: list[Any] = []
+        prices.subscribe(seen.append)
+        with prices.answer(priced, answers=Price):
+            prices.source().publish(Symbol("event", 1))
+            assert prices.ask_and_wait(Symbol("question", 2), timeout=GUARD) == Price(4.0)
+        assert [event.name for event in seen] == ["event"]
+        assert node.report().services["questions"]["t.prices"]["answers"] == 1
+
+
+def test_what_an_answerer_raises_comes_as_text_and_not_as_traceback() -> None:
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+
+        def fails(asked: Symbol) -> Price:
+            raise LookupError(f"no {asked.name}" + "!" * 10_000)
+
+        prices.answer(fails, "amount == 1", answers=Price, name="broker")
+        prices.answer(lambda asked: "nothing", "amount == 2", answers=Price)
+        with pytest.raises(AnswerError, match=r"'broker' of node .* has failed: LookupError: no x!") as caught:
+            prices.ask_and_wait(Symbol("x", 1), timeout=GUARD)
+        assert (caught.value.node, caught.value.who) == (node.name, "broker")
+        assert len(str(caught.value)) < 2200 and "Traceback" not in str(caught.value)
+        with pytest.raises(AnswerError, match="expected an answer of type .*Price, found str"):
+            prices.ask_and_wait(Symbol("x", 2), timeout=GUARD)
+
+
+def test_who_waits_in_a_loop_lets_it_go_on() -> None:
+    async def main() -> None:
+        with Node() as node:
+            prices = node.channel("t.prices", Symbol)
+            gate = asyncio.Event()
+
+            async def slow(asked: Symbol) -> Price:
+                await gate.wait()
+                return Price(1.0)
+
+            prices.answer(slow, answers=Price)
+            asked = asyncio.create_task(prices.ask(Symbol("a", 1), timeout=GUARD, to="all"))
+            await asyncio.sleep(0)
+            prices.answer(priced, answers=Price, name="quick")  # it has not been asked
+            gate.set()
+            assert [reply.answer for reply in await asked] == [Price(1.0)]
+            first = await prices.ask(Symbol("a", 2), timeout=GUARD)
+            assert first == Price(4.0)
+
+    asyncio.run(main())
+
+
+def test_late_answers_are_dropped_and_counted() -> None:
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        gate = threading.Event()
+        prices.answer(lambda asked: gate.wait(GUARD) and priced(asked), answers=Price, dispatch="pool")
+        with pytest.raises(Unanswered, match=r"within 0.01 s, found none") as caught:
+            prices.ask_and_wait(Symbol("a", 1), timeout=0.01)
+        assert isinstance(caught.value, TimeoutError)
+        [reply] = prices.ask_and_wait(Symbol("a", 1), timeout=0.01, to="all")
+        assert reply.answer is None and "has not answered in 0.01 s" in str(reply.error)
+        gate.set()
+        report = node.report
+        eventually(lambda: report().services["questions"]["t.prices"]["late"] == 2)
+        assert prices.ask_and_wait(Symbol("a", 3), timeout=GUARD) == Price(6.0)
+
+
+def test_open_questions_are_bounded_and_a_node_that_closes_tells_who_waits() -> None:
+    async def main() -> None:
+        node = Node()
+        prices = node.channel("t.prices", Symbol)
+
+        async def never(asked: Symbol) -> Price:
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        prices.answer(never, answers=Price, queue=2 * OPEN)
+        tasks = [asyncio.create_task(prices.ask(Symbol("a", n), timeout=GUARD)) for n in range(OPEN)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="fewer than 4,096 open questions"):
+            await prices.ask(Symbol("a", 1), timeout=GUARD)
+        tasks.pop().cancel()
+        await asyncio.sleep(0)
+        assert node.report().services["questions"]["t.prices"]["open"] == OPEN - 1
+        await node.aclose(drain=False)
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(each) for each in found} == {ClosedError}
+
+    asyncio.run(main())
+
+
+def test_what_is_wrong_is_said() -> None:
+    class Odd(Event):
+        question_number: int
+
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        with pytest.raises(QuestionError, match="answers: expected the type of answers, found None"):
+            prices.answer(priced, answers=None)
+        prices.answer(priced, answers=Price, name="a")
+        for wrong, message in (
+            (lambda: prices.answer(priced, answers=Price, name="a"), "expected a new name, found 'a' in use"),
+            (lambda: prices.answer(priced, answers=Symbol), "answers: expected .*Price"),
+            (lambda: prices.answer(7, answers=Price), "expected a function, found 7"),  # type: ignore[arg-type]
+            (
+                lambda: prices.answer(priced, "{ static int n = 0; n = n + 1; return n > 1; }", answers=Price),
+                "found one with state",
+            ),
+            (
+                lambda: prices.ask_and_wait(Symbol("a", 1), timeout=1, to="some"),  # type: ignore[arg-type]
+                "to: expected 'one' or 'all'",
+            ),
+            (lambda: prices.ask_and_wait(Symbol("a", 1), timeout=1, answers=Symbol), "found type SymbolAnswer"),
+            (lambda: node.channel("t.bytes", bytes).ask_and_wait(b"", timeout=1), "expected one with a type"),
+            (lambda: node.channel("t.odd", Odd).ask_and_wait(Odd(1), timeout=1), "no field called question_number"),
+        ):
+            with pytest.raises((QuestionError, ValueError), match=message):
+                wrong()
+        with pytest.raises(EncodeError, match="amount"):
+            prices.ask_and_wait({"name": "a"}, timeout=1)
+        with pytest.raises(SubscriptionError, match="timeout: expected a number of seconds"):
+            prices.ask_and_wait(Symbol("a", 1), timeout=0)
+        assert node.report().services["questions"]["t.prices"]["answerers"] == 1
+
+
+@settings(max_examples=examples(80))
+@given(
+    answerers=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["answers", "raises", "pool"])), max_size=5),
+    questions=st.lists(st.integers(0, 5), max_size=6),
+)
+def test_everybody_whose_interest_a_question_satisfies_is_heard_once(
+    answerers: list[tuple[int, str]], questions: list[int]
+) -> None:
+    """To all: exactly they, each with its answer or its error; to one: one of those who answer."""
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+
+        def raises(asked: Symbol) -> Price:
+            raise ValueError
+
+        for number, (least, how) in enumerate(answerers):
+            prices.answer(
+                raises if how == "raises" else priced,
+                f"amount >= {least}",
+                answers=Price,
+                name=str(number),
+                dispatch="pool" if how == "pool" else None,
+            )
+        for amount in questions:
+            fits = {str(n): how != "raises" for n, (least, how) in enumerate(answerers) if amount >= least}
+            try:
+                replies: list[Reply] = prices.ask_and_wait(Symbol("a", amount), timeout=GUARD, to="all")
+            except NoAnswerer:
+                replies = []
+            assert {reply.who: reply.error is None for reply in replies} == fits and len(replies) == len(fits)
+            assert {reply.answer.value for reply in replies if reply.error is None} <= {amount * 2.0}
+            if any(fits.values()):
+                assert prices.ask_and_wait(Symbol("a", amount), timeout=GUARD) == Price(amount * 2.0)
+            elif fits:
+                with pytest.raises(AnswerError):
+                    prices.ask_and_wait(Symbol("a", amount), timeout=GUARD)
