@@ -94,6 +94,10 @@ PROMISES = {
         "near: 495 m, within 10 m: True\nfar: 402 m, within 200 m: True\nof 500 updates 47 were told, to both together",
         "at 15 m/s, four seconds later it is taken to be at 560 m\nas the link is, near: within 10 m",
     ],
+    "sharing.py": [
+        "in colour: attic, 50 s\nquickest: hall, 20 s\na large one: 'ink' of node 'attic' has failed: ValueError",
+        "in colour: nobody",
+    ],
     "separation.py": [
         "too close: 116 and 185, 69 miles apart\nfired 1 time, and is known not to hold now: True\nof 360 changes",
     ],
@@ -152,6 +156,7 @@ PLAIN = (
     "replicas.py",
     "separation.py",
     "service.py",
+    "sharing.py",
     "service_asyncio.py",
     "tanks_elsewhere.py",
     "thermostat.py",

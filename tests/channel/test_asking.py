@@ -87,7 +87,7 @@ def test_what_an_answerer_raises_comes_as_text_and_not_as_traceback() -> None:
             prices.ask_and_wait(Symbol("x", 1), timeout=GUARD)
         assert (caught.value.node, caught.value.who) == (node.name, "broker")
         assert len(str(caught.value)) < 2200 and "Traceback" not in str(caught.value)
-        with pytest.raises(AnswerError, match="expected an answer of type .*Price, found str"):
+        with pytest.raises(AnswerError, match=r"expected an answer of type .*Price, found str"):
             prices.ask_and_wait(Symbol("x", 2), timeout=GUARD)
 
 

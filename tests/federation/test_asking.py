@@ -103,7 +103,14 @@ def test_only_who_was_asked_is_believed(make: Nodes) -> None:
     counts = lambda: desk.report().services["questions"]["c"]  # noqa: E731
     eventually(lambda: counts()["open"] == 1)
     for number in range(seen.question_number, seen.question_number + 3):
-        made = {"to": seen.question_asker, "number": number, "who": "x", "answerers": 1, "problem": "", "answer": {"by": "eve"}}
+        made = {
+            "to": seen.question_asker,
+            "number": number,
+            "who": "x",
+            "answerers": 1,
+            "problem": "",
+            "answer": {"by": "eve"},
+        }
         forged.publish(made)
     eventually(lambda: counts()["forged"] == 1 and counts()["late"] == 2)
     gate.set()
@@ -150,10 +157,7 @@ def test_what_a_killed_answerer_had_is_asked_of_another_and_marked(make: Nodes) 
             def ask(to: Any) -> Any:
                 return jobs.ask_and_wait(Job(1), timeout=GUARD, to=to, answers=Done)
 
-            asking = [
-                threading.Thread(target=lambda to=to: answers.append((to, ask(to))))
-                for to in ("one", "all")
-            ]
+            asking = [threading.Thread(target=lambda to=to: answers.append((to, ask(to)))) for to in ("one", "all")]
             for each in asking:
                 each.start()
             assert doomed.stdout.readline() == "asked\n"
@@ -167,7 +171,10 @@ def test_what_a_killed_answerer_had_is_asked_of_another_and_marked(make: Nodes) 
             each.join(GUARD)
     found = dict(answers)
     assert found["one"] == Done("shop, again: True")
-    assert [(reply.node, reply.answer) for reply in found["all"]] in ([("doomed", None)], [("shop", Done("shop, again: False"))])
+    assert [(reply.node, reply.answer) for reply in found["all"]] in (
+        [("doomed", None)],
+        [("shop", Done("shop, again: False"))],
+    )
 
 
 def test_to_answer_takes_the_right_to_have_questions(make: Nodes, authority: Path) -> None:

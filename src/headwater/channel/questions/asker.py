@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from secrets import token_hex
 from time import monotonic
@@ -46,7 +47,19 @@ Place = tuple[str, int]  # a node, and which run of it
 class Asked:
     """One question: where it went, and what has come back."""
 
-    __slots__ = ("again", "bell", "done", "event", "expected", "failure", "first", "number", "open_end", "places", "replies")
+    __slots__ = (
+        "again",
+        "bell",
+        "done",
+        "event",
+        "expected",
+        "failure",
+        "first",
+        "number",
+        "open_end",
+        "places",
+        "replies",
+    )
 
     def __init__(self, number: int, event: Any, *, first: bool) -> None:
         self.number, self.event, self.first = number, event, first
@@ -250,6 +263,7 @@ class Asker:
         asked.settle(node)
 
     def _outcome(self, asked: Asked, timeout: float) -> Any:
+        """What the asker is given, or raised, now that nothing more is waited for."""
         if asked.failure is not None:
             raise asked.failure
         replies = list(asked.replies.values())
@@ -306,11 +320,13 @@ class Asker:
                     return False
                 assert channel.type is not None
                 found = answer_class(channel.type)
+            form = channel.type if answers is None else answer_type(found)
+            assert form is not None
             self._sink = channel.subscribe(
                 self._take,
                 "to == :me",
                 params={"me": self.id},
-                type=None if answers is None else answer_type(found),
+                type=form,
                 dispatch="inline",
                 failures=0,
                 name=f"answers to {self.id}",
@@ -351,10 +367,8 @@ def _ring(loop: Any, bell: Any) -> None:
             return
     except RuntimeError:
         pass
-    try:
+    with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
         loop.call_soon_threadsafe(bell.set)
-    except RuntimeError:  # the loop is closed: nobody waits there any more
-        pass
 
 
 __all__ = ["OPEN", "Asker"]

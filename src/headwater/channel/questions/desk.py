@@ -132,7 +132,9 @@ class Desk:
         self.answered = self.failed = 0
         self.dropped = 0  # answers whose asker did not want them in time
 
-    def join(self, handler: Any, where: Any, *, name: str | None, answers: EventType, options: dict[str, Any]) -> Answering:
+    def join(
+        self, handler: Any, where: Any, *, name: str | None, answers: EventType, options: dict[str, Any]
+    ) -> Answering:
         """One more who answers."""
         if answers != self.answers:
             raise QuestionError(
@@ -194,9 +196,7 @@ class Desk:
         if len(members) <= 1:
             return 1
         record = self._wide.encode(event)
-        return sum(
-            each.had(about) and (each.interest is None or each.interest.test(record)) for each in members
-        )
+        return sum(each.had(about) and (each.interest is None or each.interest.test(record)) for each in members)
 
     def say(self, member: Answering, event: Any, about: About, answer: Any, problem: str) -> None:
         """To the asker, and nobody else."""
@@ -255,7 +255,6 @@ class Desk:
             "held": len(self._held),
             "dropped": self.dropped,
         }
-
 
 
 def answers_of(given: Any, name: str) -> EventType:

@@ -31,7 +31,9 @@ def question_type(type: EventType) -> EventType:
     """The type of questions of a channel of that type."""
     taken = [name for name, _ in _ASKING if name in type.record.by_name]
     if taken:
-        raise QuestionError(f"{type.name}: expected no field called {', '.join(taken)}, which questions have; rename it")
+        raise QuestionError(
+            f"{type.name}: expected no field called {', '.join(taken)}, which questions have; rename it"
+        )
     return _made(f"{type.name}Question", type.binding, _ASKING)
 
 

@@ -73,9 +73,9 @@ class Questions(Service):
 
     def report(self) -> Mapping[str, Any]:
         made: dict[str, dict[str, int]] = {}
-        for parts in (self._askers, self._desks):
-            for number, part in list(parts.items()):  # type: ignore[attr-defined]
-                made.setdefault(self._names[number], {}).update(part.report())
+        parts: list[tuple[int, Asker | Desk]] = [*self._askers.items(), *self._desks.items()]
+        for number, part in parts:
+            made.setdefault(self._names[number], {}).update(part.report())
         return made
 
 
