@@ -142,6 +142,42 @@ def test_a_transaction_that_is_undone_steers_nothing(node: Node) -> None:
     assert seen == [2.0, 3.0]
 
 
+def test_an_object_of_another_type_under_that_name_is_nobodys_settings(node: Node) -> None:
+    node.objects.type("Note", "text: text")
+    hall, seen = source(node), list[float]()
+    steering = node.objects.steer("heating/hall", hall, type="Heating", apply=lambda found: seen.append(found.power))
+    with node.objects.transaction() as t:
+        t.destroy("heating/hall")
+        t.create("heating/hall", "Note", text="closed")
+    with node.objects.transaction() as t:
+        t.destroy("heating/hall")
+        t.create("heating/hall", "Heating", power=4.0, step=1)
+    assert steering.until(t.outcome.turn, GUARD)
+    assert seen == [2.0, 4.0] and hall.context["power"] == 4.0 and steering.failure == ""
+
+
+def test_a_turn_is_taken_up_when_all_of_it_is(node: Node) -> None:
+    """A trigger corrects what was wanted, in the same turn: who waits for that turn finds the last of it."""
+    hall = source(node)
+    at, go_on = threading.Event(), threading.Event()
+
+    def apply(found: Any) -> None:
+        if found.power == 4.5:
+            at.set()
+            assert go_on.wait(GUARD)
+
+    steering = node.objects.steer("heating/hall", hall, type="Heating", apply=apply)
+    correct = lambda t: t.update("heating/hall", power=3.0)  # noqa: E731
+    node.objects.trigger("gently", on="heating/hall", when="each", where="new.power > 4", do=correct)
+    with node.objects.transaction() as t:
+        for power in (1.0, 4.5):
+            t.update("heating/hall", power=power, event=True)
+    assert at.wait(GUARD) and steering.turn < t.outcome.turn
+    go_on.set()
+    assert steering.until(t.outcome.turn, GUARD)
+    assert steering.settings["power"] == 3.0 and steering.applied == 4
+
+
 def test_settings_and_limits_survive_a_restart(tmp_path: Path) -> None:
     with Node("plant", state=tmp_path / "state") as node:
         node.objects.type("Heating", "power: f64, step: i64", limits=LIMITS)

@@ -76,6 +76,10 @@ class Steering:
             self.closed = True
             self._changed.notify_all()
 
+    def takes(self, type: EventType) -> bool:
+        """Whether objects of a type are settings for it."""
+        return type is self._type or type == self._type
+
     def want(self, record: bytes, turn: int, *, first: bool = False) -> bool:
         """Settings as they are after a turn: to be taken up; whether somebody has to be told to. The `first` are those
         that there were as it began, unless later ones have come already."""
@@ -117,7 +121,8 @@ class Steering:
                 self.close()
                 return
         with self._changed:
-            self.turn, self.failure = turn, failure
+            more = bool(self._waiting) and self._waiting[0][1] == turn  # it has changed several times in that turn
+            self.turn, self.failure = turn - more, failure
             self.applied += not failure
             self.failed += bool(failure)
             self._changed.notify_all()
@@ -140,8 +145,10 @@ class SteeringDesk(Observer):
     # ── turns ──
 
     def changed(self, occurrence: Occurrence, moment: Moment) -> None:
-        """A change of settings, to be taken up if its turn is committed."""
-        if occurrence.object in self._steered and occurrence.new is not None:
+        """A change of settings, to be taken up if its turn is committed. What is made under their name, and is of
+        another type, is none."""
+        steering = self._steered.get(occurrence.object)
+        if steering is not None and occurrence.new is not None and steering.takes(occurrence.type):
             self._seen.append((occurrence.object, occurrence.new, occurrence.turn))
             self.journal.did(self._unsee)
 
