@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -144,6 +145,61 @@ def test_replicas_are_told_nothing_that_a_policy_may_hide(make: Nodes, tmp_path:
     set_level(4.0)
     told.until(lambda events: any(each.value.level == 4.0 for each in events))
     assert all(each.value.level != 3.0 for each in told.events)
+
+
+def test_replicas_show_no_more_than_the_objects_themselves(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    with plant.objects.transaction() as t:
+        t.create("tanks/0", "Tank", level=1.0)
+    desk: Any = plant.desk
+    replica = plant.remote.replica("tanks/*", type="Tank")
+    assert replica.ready(GUARD) and replica["tanks/0"].value.level == 1.0
+    ask = lambda request: plant.remote._ask(request, monotonic() + GUARD)  # noqa: E731
+    assert len(ask(ReadReplica(replica.spec.number)).rows) == 1
+    # The policy is about changes of tanks; what replicas are told is made of the same values.
+    heard = Log[Any]()
+    sink = desk.channel("objects.Tank.replicas").subscribe(heard)
+    make.ready(desk)
+    plant.owner.policies.set(policy("new.level >= 2", "objects.Tank", CHANGE))
+    with plant.objects.transaction() as t:
+        t.update("tanks/0", {"level": 5.0}, event=True)
+    with pytest.raises(FederationError, match="expected a type that it may read, found 'Tank'"):
+        ask(ReadReplica(replica.spec.number))
+    with pytest.raises(FederationError, match="expected a type that it may read, found 'Tank'"):
+        plant.remote.replica("**", type="Tank")
+    make.flush()
+    eventually(lambda: any("objects.Tank.replicas" in each for each in sink.refused))
+    assert replica["tanks/0"].value.level == 1.0 and not heard.events
+    assert replica.as_of < t.outcome.at and replica.state.startswith("unknown")
+    # And back: nobody has to ask again.
+    plant.owner.policies.lift("p")
+    assert replica.until(t.outcome.at, GUARD) and replica["tanks/0"].value.level == 5.0
+
+
+def test_triggers_of_other_nodes_are_judged_anew_also_if_nobody_has_asked_since_a_restart(
+    make: Nodes, tmp_path: Path
+) -> None:
+    plant = Plant(make, tmp_path)
+    with plant.objects.transaction() as t:
+        t.create("tanks/0", "Tank", level=1.0)
+    plant.remote.trigger("high", on="tanks/0", when="each", where="new.level > 5", notify={"level": "new.level"})
+    plant.owner.close()
+    make.opened.remove(plant.owner)
+    plant.open()
+    [found] = plant.objects.engine.triggers.registry
+    assert found.trigger.enabled
+    plant.owner.policies.set(policy("new.level < 2", "objects.Tank", CHANGE))
+    [found] = plant.objects.engine.triggers.registry
+    assert not found.trigger.enabled
+    # Nor is it if the objects are opened later than the policy comes.
+    plant.owner.policies.lift("p")
+    plant.remote.trigger("low", on="tanks/0", when="each", where="new.level < 5", notify={"level": "new.level"})
+    plant.owner.close()
+    make.opened.remove(plant.owner)
+    plant.owner = make("plant", state=tmp_path / "plant.state")
+    plant.owner.policies.set(policy("new.level < 2", "objects.Tank", CHANGE))
+    registry = plant.owner.objects.engine.triggers.registry
+    eventually(lambda: len(list(registry)) == 2 and not any(each.trigger.enabled for each in registry))
 
 
 def test_where_somebody_is_may_be_an_object(make: Nodes, tmp_path: Path) -> None:

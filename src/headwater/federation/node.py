@@ -144,6 +144,7 @@ class Node(LocalNode):
             self._zones = self.services.add(
                 ZoneService(self, engine.context, engine.peers, engine.dialogue, engine.links)
             )
+            self._zones.attached.append(objects.attached)
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))

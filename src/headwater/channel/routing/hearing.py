@@ -52,6 +52,7 @@ class Hearing(NamedTuple):
     first: bool
     refused: bool  # nothing of it comes, and nothing will
     in_force: Callable[[], bool]
+    judged: int = 0  # how often policies there have come to something else: some of it may not have come meanwhile
 
 
 __all__ = ["NEVER", "Hearing", "Life", "Neighbour"]

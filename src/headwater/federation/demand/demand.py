@@ -88,6 +88,7 @@ class InterestRequest:
     points: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     hidden: dict[int, str] = field(default_factory=dict)  # what policies there let nothing through for, and why
+    judged: int = 0  # how often policies there have said something new of it
     busy: bool = False
     again: bool = False
     incarnation: int = 0

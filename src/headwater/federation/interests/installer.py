@@ -18,6 +18,7 @@ from headwater.federation.control_events import owns
 from headwater.federation.interests.admission import Grant, Granting, Refused
 from headwater.federation.interests.request import MOST_WISHES, Pages, Question
 from headwater.federation.peers.permissions import note_refused
+from headwater.federation.security.decisions import whole_of
 from headwater.federation.send.crossing import Crossing, FilteredMember, TaggedMember
 from headwater.federation.send.past import recollect, send_past
 from headwater.federation.send.pending import ControlFrame
@@ -301,6 +302,8 @@ class Installer:
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
         crossing.take(wish, entry, member, cost=grant.cost, size=grant.size, label=grant.label)
         crossing.asked[wish.tag] = grant
+        if (grant.hidden or grant.limit is not None) and whole_of(crossing.channel.name):
+            crossing.lapsed = True
         return [Move(crossing.channel, entry, member, joins=True)] if joins else []
 
     def _put_in_force(
@@ -471,7 +474,7 @@ class Installer:
         """Tell who wants to know how far time has come at sources that are idle."""
         if not self.promising:
             return
-        timed: list[tuple[Peer, Lane]] = []
+        timed: list[tuple[Peer, Crossing, Lane]] = []
         for peer in self._peers.everyone():
             pairs, new = [], False
             for crossing in list(peer.crossings.values()):
@@ -494,7 +497,7 @@ class Installer:
                                 if quiet and now is not None:
                                     pairs.append((lane.sid, now))
                                 if now is not None and source.come_to is not None:
-                                    timed.append((peer, lane))
+                                    timed.append((peer, crossing, lane))
             if pairs:
                 peer.say(wire.encode_promise(pairs))
             elif new:
@@ -504,18 +507,19 @@ class Installer:
             if not self._context.scheduler.work(self._tell_times, timed):
                 self._telling = False
 
-    def _tell_times(self, lanes: list[tuple[Peer, Lane]]) -> None:
+    def _tell_times(self, lanes: list[tuple[Peer, Crossing, Lane]]) -> None:
         """Tell how far sources have come that publish matches; in a worker's thread, since for that their patterns look
-        how far they are, which may find some."""
+        how far they are, which may find some. Whom something of a replica was hidden from is told nothing: it would
+        take what it has for all there is."""
         try:
             found: dict[Peer, list[tuple[int, int, int]]] = {}
-            for peer, lane in lanes:
+            for peer, crossing, lane in lanes:
                 source: Any = lane.source
                 times = source.come_to()
                 if times is None:
                     continue
                 with source.lock:
-                    there = lane.behind is None and lane.announced and not lane.ended
+                    there = lane.behind is None and lane.announced and not lane.ended and not crossing.lapsed
                     waits = there and bool(lane.pending)
                     if waits and self._timed.get(lane) != lane.number:  # behind what waits, once until some of it goes
                         self._timed[lane] = lane.number

@@ -67,6 +67,7 @@ class Rejudgement:
     def _judge(self, concerns: Callable[[str], bool], user: str | None, *, backlog: bool) -> Points:
         with self._turn:
             changes = self._changes(concerns, user)
+            self._count(changes, 1)
             points = self._put_in_force(concerns, changes, backlog=backlog)
         for change in changes:
             self._tell(change)
@@ -179,14 +180,25 @@ class Rejudgement:
             assert grant.asked is not None
             what = "hidden" if grant.hidden else "judged anew"
             self._control.wish(change.peer, name, grant.asked.wish, what, grant.hidden, grant.text)
-        if change.grants and change.peer.gone is None:
-            self._context.scheduler.work(partial(self._say, change.peer, Judged(name, hidden, shown)))
+        if not change.grants:
+            self._count([change], -1)
+        elif change.peer.gone is None:
+            self._context.scheduler.work(partial(self._say, change, Judged(name, hidden, shown)))
 
-    def _say(self, peer: Peer, told: Judged) -> None:
+    def _say(self, change: _Change, told: Judged) -> None:
+        peer = change.peer
         try:
             self._dialogue.ask(peer, told)
         except HeadwaterError as error:  # an older node, or one that has gone: it is not told, and gets nothing either
             log.info("node %s: %s was not told of a policy: %s", self._context.name, peer.name, error)
+        else:
+            self._count([change], -1)
+
+    def _count(self, changes: list[_Change], by: int) -> None:
+        """Of these, who has asked is to be told; or was."""
+        with self._context.wiring.lock:
+            for change in changes:
+                change.crossing.untold += by
 
 
 def judge_of(crossing: Crossing) -> Judge:

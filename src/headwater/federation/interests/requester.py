@@ -374,6 +374,7 @@ class Requester:
             hidden = {tag: why for tag, why in asked.hidden.items() if tag not in told.shown}
             fresh = {tag: why for tag, why in told.hidden.items() if hidden.get(tag) != why}
             asked.hidden = {**hidden, **told.hidden}
+            asked.judged += 1
         place = f"{told.channel}@{peer.name}"
         with self._context.wiring.lock:
             channel = next((each for each in self._node.channels() if each.name == told.channel), None)
@@ -572,13 +573,14 @@ class Requester:
     def hearing(self, channel: Channel, entry: Entry, peer: Peer) -> Hearing:
         """The same of one of them."""
         name, asked = channel.name, peer.asked.get(channel.name)
-        life, since, first, refused = (peer.incarnation, 0, 0, 0), 0, False, False
+        life, since, first, refused, judged = (peer.incarnation, 0, 0, 0), 0, False, False, 0
         if asked is not None:
             memory = peer.memory_there if _doubtful(peer, name, asked) else asked.memory
             life, since, first = (peer.incarnation, memory, asked.number, asked.gap), asked.since, asked.first
+            judged = asked.judged
             refused = bool(asked.refused) and (self._demands.number(entry) in asked.refused or asked.all_refused)
         in_force = partial(self._is_settled, channel, peer, True)
-        return Hearing(peer.place(name), f"{name}@{peer.name}", peer, life, since, first, refused, in_force)
+        return Hearing(peer.place(name), f"{name}@{peer.name}", peer, life, since, first, refused, in_force, judged)
 
 
 def _place(channel: Channel, peer: Peer) -> str:

@@ -67,13 +67,16 @@ class Reading:
 class _Stretch:
     """A copy, and what it was made of: a source of the owner, heard without a gap."""
 
-    def __init__(self, copy: Copy, source: RemoteSource, life: Life) -> None:
-        self.copy, self.source, self.life, self.lost = copy, source, life, source.lost
+    def __init__(self, copy: Copy, source: RemoteSource, hearing: Hearing) -> None:
+        self.copy, self.source, self.lost = copy, source, source.lost
+        self._heard: tuple[Life, int] = (hearing.life, hearing.judged)
 
-    def goes_on(self, source: RemoteSource | None, life: Life) -> bool:
+    def goes_on(self, source: RemoteSource | None, hearing: Hearing) -> bool:
         """Whether it is still so."""
-        own = self.source
-        return own is source and not own.closed and self.life == life and own.lost == self.lost and not self.copy.broken
+        own, heard = self.source, (hearing.life, hearing.judged)
+        return (
+            own is source and not own.closed and self._heard == heard and own.lost == self.lost and not self.copy.broken
+        )
 
 
 class Replica:
@@ -95,7 +98,7 @@ class Replica:
         self._made: _Stretch | None = None  # what is to take its place
         self._stays = ""  # why it does not go on
         self._tending = threading.Lock()
-        self._incarnation, self._renew = 0, 0.0
+        self._held, self._renew = (0, 0), 0.0  # in which life of its owner, and how often that was judged by then
         self._rates: tuple[int, float, Mapping[str, Rate]] = (0, 0.0, {})  # from when on, until when, and how fast
         self._troubles = 0  # one after the other
         self._waiting = 0  # how many wait for something to come, about
@@ -114,6 +117,8 @@ class Replica:
         self._subscription: Subscription[Any] = self._channel.subscribe(self._heard, wanted, about=True)
         with context.wiring.lock:
             self._subscription._promising = True
+            [attachment] = self._subscription._attachments.values()
+            context.wiring.rearranged(self._channel, [attachment.entry])  # it may be asked for already, without times
             context.wiring.changed([self._channel])
         self._look()
 
@@ -237,7 +242,7 @@ class Replica:
             peer = None if self.closed else self._peer()
         if peer is None or peer.gone is not None or peer.link is None:
             return False
-        return stretch.goes_on(self._source(peer), self._hearing(peer).life)
+        return stretch.goes_on(self._source(peer), self._hearing(peer))
 
     def measured(self) -> tuple[float, int, int] | None:
         """How the link to the owner does: seconds between `as_of` and now by the two clocks, events lost, and bytes
@@ -296,11 +301,12 @@ class Replica:
 
     # ── seeing to it ──
 
-    def _hold(self) -> ReplicaIs:
-        """Say that it is held, and for how long that is so."""
+    def _hold(self, judged: int = 0) -> ReplicaIs:
+        """Say that it is held, and for how long that is so; after its owner has `judged` anew what may be heard of it,
+        whether it still may be."""
         peer, began = self._peer(), monotonic()
         held: ReplicaIs = self._ask(HoldReplica(specs.pack(self.spec)))
-        self._incarnation = 0 if peer is None else peer.incarnation
+        self._held = (0 if peer is None else peer.incarnation), judged
         self._renew = began + held.lease / 4
         rates = {name: Rate(*each) for name, each in held.rates.items()}
         with self._lock:
@@ -344,14 +350,15 @@ class Replica:
         over = latest is not None and bool(latest.copy.broken)
         if over:  # what breaks again and again is not asked for without end
             self._troubles = min(self._troubles + 1, MOST_TROUBLES)
-        if over or peer.incarnation != self._incarnation or monotonic() >= self._renew:
-            self._hold()
         source, hearing = self._source(peer), self._hearing(peer)
+        if over or (peer.incarnation, hearing.judged) != self._held or monotonic() >= self._renew:
+            self._hold(hearing.judged)
+            source, hearing = self._source(peer), self._hearing(peer)
         with self._lock:
-            if self._shown is not None and self._shown.goes_on(source, hearing.life):
+            if self._shown is not None and self._shown.goes_on(source, hearing):
                 self._made, self._stays = None, ""
                 return True
-            if self._made is None or not self._made.goes_on(source, hearing.life):
+            if self._made is None or not self._made.goes_on(source, hearing):
                 self._made = None
         if source is None or not hearing.in_force():
             self._stays = "its owner does not allow it" if hearing.refused else "what is told of it is not in force yet"
@@ -363,7 +370,7 @@ class Replica:
         with self._lock:
             made = self._made
             if made is None:
-                made = self._made = _Stretch(Copy(self.spec, self.form), source, hearing.life)
+                made = self._made = _Stretch(Copy(self.spec, self.form), source, hearing)
         if not made.copy.complete:
             try:
                 self._read_pages(made.copy)
@@ -400,7 +407,7 @@ class Replica:
         return None
 
     def _hearing(self, peer: Peer) -> Hearing:
-        attachment = next(iter(self._subscription._attachments.values()))
+        [attachment] = self._subscription._attachments.values()
         return self._holds.requester.hearing(self._channel, attachment.entry, peer)
 
     # ── the end ──

@@ -59,8 +59,17 @@ class ReplicaServer:
             raise ObjectError(f"replica of {spec.pattern!r}: expected a type that can be told, found {spec.type!r}")
         at = run(self._objects, holding(spec, caller.peer.id, int(LEASE_SECONDS * 1e6))).at
         engine.announce(spec.channel, type)
+        self._begins_anew(caller, spec.channel)
         rates = {name: (each.per_second, each.burst) for name, each in engine.rates.by_type.get(spec.type, {}).items()}
         return ReplicaIs(spec.channel, packed, LEASE_SECONDS, at, rates)
+
+    def _begins_anew(self, caller: Caller, channel: str) -> None:
+        """It is told again how far what replicas are told has come: it takes nothing any more for what it has heard
+        before, since it knows of all changes of policies, and nothing is hidden from it now."""
+        with self._context.wiring.lock:
+            crossing = caller.peer.crossings.get(channel)
+            if crossing is not None and not crossing.untold:
+                crossing.lapsed = any(each.hidden or each.limit is not None for each in crossing.asked.values())
 
     def _check_rights(self, caller: Caller, spec: ReplicaSpec) -> None:
         own = self._objects.engine.types.get(spec.type)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.federation.objects.trigger_server import TriggerServer
     from headwater.federation.peers.request_registry import Caller
 
+SERVICE = "objects"  # of the node's own objects, once they are open
 ERROR_CHARACTERS = 2000  # of a refusal
 
 
@@ -59,6 +60,7 @@ class ObjectService(Service):
         self._node, self._context = node, context
         self._lock = threading.Lock()
         self._servers: Servers | None = None
+        self._missed: list[Callable[[str], bool]] = []  # changes of policies before objects were open
         self.refused = 0
 
     def report(self) -> dict[str, int]:
@@ -79,9 +81,23 @@ class ObjectService(Service):
             return Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS])
 
     def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
-        """Policies have changed."""
-        if self._servers is not None:
-            self._servers[1].rejudge(concerns)
+        """Policies have changed: also of what others have asked for in a life before. Where objects are not open yet,
+        they are judged when they are."""
+        with self._lock:
+            late = self._node.services.get(SERVICE) is None
+            if late and self._node.state is not None:
+                self._missed.append(concerns)
+        if not late:
+            self._opened().triggers.rejudge(concerns)
+
+    def attached(self) -> None:
+        """The objects of this node are open, and run."""
+        with self._lock:
+            missed, self._missed = self._missed, []
+        if missed:
+            self._context.scheduler.work(
+                lambda: self.rejudge(lambda channel: any(each(channel) for each in missed), True)
+            )
 
     def _opened(self) -> Servers:
         if self._node.state is None:

@@ -9,6 +9,7 @@ name begins with the node that has asked for it, which is the group of its trigg
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from headwater.objects.triggers.definition import Trigger
     from headwater.objects.triggers.installed import Installed
 
+log = logging.getLogger("headwater")
 MOST_TRIGGERS = 1_000  # of one other node
 SHORTEST = 100_000  # µs of `every` and `unchanged` in triggers of other nodes
 MOST_COST = 1_000_000  # native operations at an event, of all triggers of one other node: about a millisecond
@@ -138,7 +140,10 @@ class TriggerServer:
             if not trigger.group or ".k" not in trigger.group or not any(map(concerns, channels)):
                 continue
             if caller is None or self._hidden(caller, trigger):
-                run(self._objects, changing(trigger.name, enabled=False))
+                try:
+                    run(self._objects, changing(trigger.name, enabled=False))
+                except ObjectError as error:  # it is in line, or removed meanwhile: others are judged all the same
+                    log.warning("objects: trigger %r is not disabled yet: %s", trigger.name, error)
 
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)

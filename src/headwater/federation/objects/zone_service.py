@@ -38,6 +38,7 @@ class ZoneService(Service):
         self._lock = threading.Lock()
         self._made: ZoneCarrier | None = None
         self._running = False  # whether it has its thread
+        self.attached: list[Callable[[], None]] = []  # who is told that the objects of this node are open
         self.lost = 0  # posts that came while too many waited
         lease, every = context.network.lease, context.scheduler.every
         every(lease / BEATS, lambda: self._put("beat"), wanted=lambda: self._made is not None and self._made.busy)
@@ -96,6 +97,8 @@ class ZoneService(Service):
     def attach(self, objects: Objects) -> None:
         """The objects of this node are open."""
         self.carrier.attach(objects)
+        for each in self.attached:
+            each()
 
     def type_of(self, node: str, object: str, named: str) -> tuple[str, EventType]:
         """The type of an object of another node, which is asked for it."""

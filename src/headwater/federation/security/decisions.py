@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.federation.security.settings import Security
     from headwater.services.policy.channel_policy import ChannelPolicy
 
+OBJECTS, REPLICAS = "objects.", ".replicas"  # of the channels on which changes of objects, and of replicas, are told
 KIND = "kind:"  # before the kind of a device, among the groups of a certificate or a user
 MOST_TOLD = 8192  # decisions of which is remembered that they were told
 
@@ -130,6 +131,12 @@ class Decisions:
 
     def decide(self, principal: Principal, action: Action, channel: str, claim: Claim = ITSELF) -> Verdict:
         """Whether a node, or who it asks for, may do this on a channel, and which part of it; and why."""
+        verdict = self._decide(principal, action, channel, claim)
+        if verdict and action == "subscribe" and (whole := whole_of(channel)):
+            return _as_part(verdict, self._decide(principal, action, whole, claim))
+        return verdict
+
+    def _decide(self, principal: Principal, action: Action, channel: str, claim: Claim) -> Verdict:
         verdict = self.security.decide(principal, action, channel)
         if verdict and claim.user:
             verdict = together(verdict, self.security.decide(principal, action, channel, claim.user))
@@ -145,6 +152,12 @@ class Decisions:
 
     def decide_of(self, identity: Identity, principal: Principal, action: Action, channel: str) -> Verdict:
         """The same for somebody whom this node knows itself: a client of a bridge, as the rules know it."""
+        verdict = self._decide_of(identity, principal, action, channel)
+        if verdict and action == "subscribe" and (whole := whole_of(channel)):
+            return _as_part(verdict, self._decide_of(identity, principal, action, whole))
+        return verdict
+
+    def _decide_of(self, identity: Identity, principal: Principal, action: Action, channel: str) -> Verdict:
         verdict = self.security.decide(principal, action, channel)
         if not verdict or not self.governed(channel):
             return verdict
@@ -169,7 +182,11 @@ class Decisions:
 
     def open_to_all(self, action: Action, channel: str) -> bool:
         """Whether everybody who is heard at all may do this on a channel, with no restriction."""
-        return not self.governed(channel) and self.security.open_to_all(action, channel)
+        return all(
+            not self.governed(each) and self.security.open_to_all(action, each)
+            for each in (channel, whole_of(channel))
+            if each
+        )
 
     def _tell(self, identity: Identity, action: Action, channel: str, verdict: Verdict) -> None:
         key = identity.user, identity.device, identity.node, action, channel
@@ -209,6 +226,21 @@ class Readings:
         with self._condition:
             age, self._age = self._age, self._age + 1
             return self._condition.wait_for(lambda: not any(each <= age for each in self._under_way), timeout)
+
+
+def whole_of(channel: str) -> str:
+    """The channel of the changes of objects whose replicas a channel tells of: it takes the right to all of these to
+    hear what is made of them. Nothing for any other channel."""
+    found = channel.startswith(OBJECTS) and channel.endswith(REPLICAS)
+    return channel.removesuffix(REPLICAS) if found else ""
+
+
+def _as_part(verdict: Verdict, whole: Verdict) -> Verdict:
+    """Of a channel that is made of another one: a right to some events of that is none, since it cannot be said here
+    which they would be."""
+    if isinstance(whole, Restrict):
+        return Deny(f"it tells of objects of which only some may be known: {whole.why}", lasting=False)
+    return verdict if whole else whole
 
 
 def together(one: Verdict, other: Verdict) -> Verdict:
@@ -274,4 +306,4 @@ def _silent(identity: Identity, action: Action, channel: str, verdict: Verdict) 
     pass
 
 
-__all__ = ["ITSELF", "Claim", "Decisions", "Proving", "identity_of", "together"]
+__all__ = ["ITSELF", "Claim", "Decisions", "Proving", "identity_of", "together", "whole_of"]

@@ -167,6 +167,8 @@ class Crossing:
         self.due = self.told = 0  # versions: of the last one that needs a barrier, and of the last barrier
         self.reliable = True
         self.promises = False
+        self.untold = 0  # changes of policies that the peer is not known to have heard of
+        self.lapsed = False  # something was hidden that who goes by times must have all of, and it has not begun anew
         self.durable: set[str] = set()  # names of sinks that are to find everything again after a restart
         self.points: dict[int, int] = {}
         self.since = 0  # nanoseconds: since then all of its wishes hold

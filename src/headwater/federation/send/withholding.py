@@ -16,7 +16,7 @@ from headwater.federation.send.pending import BYTES, Complete, ControlFrame, Num
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.batch import Batch
 from headwater.federation.wire.events import Events
-from headwater.federation.wire.kinds import PAST, WHOLE
+from headwater.federation.wire.kinds import COMPRESSED, PAST, TIMES, WHOLE
 
 if TYPE_CHECKING:
     from headwater.federation.send.lane import Kept, Lane
@@ -65,10 +65,17 @@ def withheld_frames(frames: Iterable[bytes], lane_of: Callable[[int], tuple[Lane
         found = _read(frame)
         concerned = None if found is None else lane_of(found.source)
         if found is None or concerned is None:
-            left.append(frame)
+            if not _tells_times(frame):
+                left.append(frame)
         elif (made := _judged(*concerned, found, frame)) is not None:
             left.append(made)
     return left
+
+
+def _tells_times(frame: bytes) -> bool:
+    """Whether a frame says how far sources have come, which may be true only with what is hidden now. It is said again
+    and again, where it still is."""
+    return frame[_PREFIX] & ~COMPRESSED == TIMES
 
 
 def _pending(lane: Lane, judge: Judge) -> None:
@@ -90,7 +97,8 @@ def _pending(lane: Lane, judge: Judge) -> None:
         else:
             found = _read(item.frame)
             if found is None:
-                rest.append(item)
+                if not _tells_times(item.frame):
+                    rest.append(item)
             elif (made := _judged(lane, judge, found, item.frame)) is not None:
                 rest.append(ControlFrame(made))
     lane._chunk_surplus = surplus(rest)
@@ -123,7 +131,8 @@ def _kept(lane: Lane, judge: Judge) -> None:
     for each in lane.kept:
         found = _read(each.frame)
         if found is None:
-            others.append(each)
+            if not _tells_times(each.frame):
+                others.append(each)
         elif isinstance(found, Events) and not found.number:
             if (made := _judged(lane, judge, found, each.frame)) is not None:
                 others.append(each._replace(frame=made))
