@@ -77,9 +77,26 @@ def test_a_book_is_bounded_and_keeps_what_is_good(monkeypatch: pytest.MonkeyPatc
     known.accept(world.domains["."].signed)
     for part in parts:
         known.accept(World().add(part, ["s1"]).signed)
-        if known.known(".") is None:
-            known.accept(world.domains["."].signed)
     assert len(known) <= 8
+
+
+def test_no_owner_of_a_domain_drives_out_what_a_node_serves_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headwater.services.naming import zone_book
+
+    monkeypatch.setattr(zone_book, "MOST_ZONES", 8)
+    world, parts = World(), [f"evil.d{number}" for number in range(40)]
+    world.add(".", ["s0"], [("a", ["s1"]), ("evil", ["s2"]), ("ie", ["s3"])])
+    world.add("a", ["s1"], [("a.b", ["s1"])])
+    known = book({**anchor(), **anchor("a.b")})  # a.b is served here
+    for domain in (world.domains["."], world.domains["a"], World().add("a.b", ["s1"])):
+        known.accept(domain.signed)
+    known.accept(World().add("evil", ["s2"], [(part, ["s2"]) for part in parts]).signed)
+    for part in parts:
+        known.accept(World().add(part, ["s2"]).signed)
+    assert len(known) <= 8
+    for domain in (".", "a", "a.b", "evil"):
+        assert known.known(domain) is not None
+    assert known.is_shown("a.b")
 
 
 def test_answers_are_cached_for_as_long_as_the_domain_lets_whatever_the_wall_clock_does() -> None:

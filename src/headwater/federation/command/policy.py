@@ -91,6 +91,7 @@ def _why(args: argparse.Namespace, joining: Joins) -> int:
         groups=args.group,
         attributes=given_params(args.attribute),  # type: ignore[arg-type]
         device_kind=args.device_kind,
+        how="password",  # whose groups are these, and no others
     )
     place = given_params(args.place) or None
     book = PolicyBook()

@@ -40,18 +40,19 @@ class Running:
     def answer(self, caller: Caller, request: ListRunning) -> RunningPage:
         """As much of it as a caller may know."""
         assert self._context is not None
-        security, may = self._context.security, dict[str, bool]()
+        security, decisions, may = self._context.security, self._context.decisions, dict[str, bool]()
 
         def sees(peer: Peer | None, names: list[str]) -> bool:
             for name in names:
                 if name not in may:
-                    may[name] = bool(security.decide(caller.principal, "inspect", name))
+                    may[name] = bool(decisions.decide(caller.principal, "inspect", name))
             return peer is caller.peer or all(may[name] for name in names)
 
         known = self._all(NamePattern(request.channels), sees)
         page = known[request.skip : request.skip + MOST_RUNNING]
         more = len(known) > request.skip + len(page)
-        return RunningPage(page, more, hidden=security.decides or security.proves)
+        hidden = security.decides or security.proves or any(True for _ in decisions.book)
+        return RunningPage(page, more, hidden=hidden)
 
     def _all(self, wanted: NamePattern, sees: Sees) -> list[RunningRow]:
         """Rows on channels that are wanted, and that may be seen: what may not is not even looked at."""

@@ -39,10 +39,10 @@ class LibraryServer:
         self.served = self.taken = 0
 
     def _may(self, caller: Caller, name: str) -> bool:
-        return bool(self._context.security.decide(caller.principal, "subscribe", RIGHTS + name))
+        return bool(self._context.decisions.decide(caller.principal, "subscribe", RIGHTS + name))
 
     def _must(self, caller: Caller, name: str) -> None:
-        verdict = self._context.security.decide(caller.principal, "publish", RIGHTS + name)
+        verdict = self._context.decisions.decide(caller.principal, "publish", RIGHTS + name)
         if not verdict:
             raise LibraryError(f"not allowed: {verdict.why}")
 

@@ -131,7 +131,7 @@ class Upgrader:
     def answer(self, find: Callable[[Reference], LibraryEntry], caller: Caller, request: UpgradeEntry) -> UpgradedAll:
         """Begin with it in another thread, since it waits for other nodes; asked again, say what has become of it."""
         assert self._context is not None
-        verdict = self._context.security.decide(caller.principal, "publish", RIGHTS + request.name)
+        verdict = self._context.decisions.decide(caller.principal, "publish", RIGHTS + request.name)
         if not verdict:
             raise LibraryError(f"not allowed: {verdict.why}")
         key = caller.peer.id, request.ticket

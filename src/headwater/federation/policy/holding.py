@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.federation.security.policies import Policies
     from headwater.store.state import RoomTables
 
+log = logging.getLogger("headwater.federation")
 KIND = "policy"
 _CREATE = (
     "CREATE TABLE policies (name TEXT PRIMARY KEY, version INTEGER NOT NULL, document BLOB NOT NULL) WITHOUT ROWID"
@@ -118,15 +120,32 @@ class Holding:
                     f"refused {signed.document}: {MOST_POLICIES:,} policies are held, and no more", "full"
                 )
             self._versions.accept(signed)
-            if self._tables is not None:
-                with self._tables.transaction(durable=True) as write:
-                    write(
-                        "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = "
-                        "excluded.version, document = excluded.document",
-                        (held.name, held.version, signed.to_bytes()),
-                    )
+            self._keep(held)
             self._put(held)
             return held, None if before is None else before.policy
+
+    def _keep(self, held: Held) -> None:
+        """For the next start. Where that fails it is in force all the same: a full disk keeps no revocation away."""
+        if self._tables is None:
+            return
+        try:
+            with self._tables.transaction(durable=True) as write:
+                write(
+                    "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = "
+                    "excluded.version, document = excluded.document",
+                    (held.name, held.version, held.signed.to_bytes()),
+                )
+        except HeadwaterError as error:
+            log.error("node %s: %s is in force, and could not be kept for the next start: %s", self._context.name,
+                      held.signed.document, error)  # fmt: skip
+
+    def counts(self, signed: SignedDocument) -> bool:
+        """Whether a document is by one whose policies hold here, also if it has ended since."""
+        try:
+            self._check_signer(self._verifier.verify(signed, kind=KIND, expired=True))
+        except HeadwaterError:
+            return False
+        return True
 
     def _read(self, signed: SignedDocument) -> Held:
         """What a document says, if it is by one whose policies hold here."""

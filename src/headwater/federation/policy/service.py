@@ -28,6 +28,7 @@ from headwater.federation.security.policy import ACTIONS, Action, Allow, Deny, R
 from headwater.federation.security.rules import Principal
 from headwater.federation.wire.policy_requests import (
     MAX_WHY,
+    MOST_POLICIES,
     PAGE_BYTES,
     PoliciesAre,
     PolicyInForce,
@@ -39,7 +40,7 @@ from headwater.federation.wire.policy_requests import (
 from headwater.federation.wire.requests import Accepted
 from headwater.services.documents import SignedDocument
 from headwater.services.policy.channel_policy import ChannelPolicy
-from headwater.services.policy.identity import Identity
+from headwater.services.policy.identity import Identity, Known
 
 if TYPE_CHECKING:
     from headwater.federation.context import Context
@@ -163,35 +164,40 @@ class PolicyService(Service):
         return self._spread(self._holding.make(None, name, after=after))
 
     def newest_anywhere(self, name: str) -> int:
-        """The newest version of a policy that any node says to hold; 0 if none does."""
-        found = [each.version for held in self._others().values() for each in held if each.name == name]
-        return max(found, default=0)
+        """The newest version of a policy that any node holds of those whose policies hold here too; 0 if none does.
+        What others have signed does not count: anybody could use up the versions."""
+        held = [each for documents in self._others().values() for each in documents if each.document.name == name]
+        return max((each.document.version for each in held if self._holding.counts(each)), default=0)
 
     def held_by_others(self) -> dict[str, list[Listed]]:
         """By node, the policies that it says to hold; nothing of that is verified."""
-        return {node: [each for each in held if each.channel] for node, held in self._others().items()}
-
-    def _others(self) -> dict[str, list[Listed]]:
         found: dict[str, list[Listed]] = {}
+        for node, documents in self._others().items():
+            with suppress(HeadwaterError):
+                found[node] = sorted(_listed(each) for each in documents if each.document.body)
+        return found
+
+    def _others(self) -> dict[str, list[SignedDocument]]:
+        found: dict[str, list[SignedDocument]] = {}
         for peer in self._peers.everyone():
             if peer.gone is None and peer.exchange is not None:
                 with suppress(HeadwaterError):
-                    found[peer.name] = self._listed(peer)
+                    found[peer.name] = self._held_by(peer)
         return found
 
-    def _listed(self, peer: Peer) -> list[Listed]:
-        known: dict[str, int] = {}
-        listed: list[Listed] = []
+    def _held_by(self, peer: Peer) -> list[SignedDocument]:
+        """What another node says to hold, as much of it as it may."""
+        held: dict[str, SignedDocument] = {}
         while True:
+            known = {name: signed.document.version for name, signed in held.items()}
             answer = self._dialogue.ask(peer, TellPolicies(known))
-            before = len(known)
+            if not isinstance(answer, PoliciesAre):
+                raise FederationError(f"{peer.name} does not say which policies it holds")
             for data in answer.documents:
-                document = SignedDocument.from_bytes(data).document
-                channel = ChannelPolicy.from_bytes(document.body).channel if document.body else ""
-                listed.append(Listed(document.name, channel, document.version, document.signer))
-                known[document.name] = document.version
-            if not answer.more or len(known) == before:
-                return sorted(listed)
+                signed = SignedDocument.from_bytes(data)
+                held[signed.document.name] = signed
+            if not answer.more or len(held) == len(known) or len(held) >= MOST_POLICIES:
+                return list(held.values())
 
     def _catch_up(self, name: str) -> None:
         """What other policy nodes have of it: the next version is after theirs."""
@@ -394,7 +400,8 @@ class PolicyService(Service):
         if isinstance(user, Identity):
             return self._decisions.judge(user, action, channel)
         known = self._decisions._groups_of(user) if groups is None else tuple(groups)
-        identity = Identity(user=user, groups=known, device_kind=device_kind, node=self._context.id, how="vouched")
+        how: Known = "password" if groups is not None or user in self._context.security.users_by_name() else "vouched"
+        identity = Identity(user=user, groups=known, device_kind=device_kind, node=self._context.id, how=how)
         return self._decisions.judge(identity, action, channel)
 
     def why_at(self, node: str, user: str, channel: str, action: Action = "subscribe", **known: Any) -> PolicyWhy:
@@ -457,6 +464,11 @@ def told(verdict: Verdict) -> PolicyWhy:
     """What is decided, as another node is told of it."""
     shown = str(verdict.interest) if isinstance(verdict, Restrict) else ""
     return PolicyWhy(outcome(verdict), verdict.why[:MAX_WHY], shown[:MAX_WHY])
+
+
+def _listed(signed: SignedDocument) -> Listed:
+    document = signed.document
+    return Listed(document.name, ChannelPolicy.from_bytes(document.body).channel, document.version, document.signer)
 
 
 def _either(*policies: ChannelPolicy | None) -> Callable[[str], bool]:

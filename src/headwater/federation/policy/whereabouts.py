@@ -20,6 +20,7 @@ from headwater.services.policy.location import USER, Location
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
+    from headwater.channel.routing.letter import About
     from headwater.channel.subscription import Subscription
     from headwater.services.policy.channel_policy import ChannelPolicy
 
@@ -114,13 +115,15 @@ class Whereabouts:
             if kept.type == location.of:
                 self._set(watch, _user(watch, kept.name), kept.value, newer=False)
 
-    def _sighted(self, watch: Watch, event: Any) -> None:
-        self._set(watch, getattr(event, watch.location.user, None), event)
+    def _sighted(self, watch: Watch, event: Any, about: About) -> None:
+        """Remembered events were said long before they are heard."""
+        age = max(0.0, self._node._stamp() / 1e9 - about.time.timestamp())
+        self._set(watch, getattr(event, watch.location.user, None), event, age=age)
 
     def _changed(self, watch: Watch, event: Any) -> None:
         self._set(watch, _user(watch, event.object), event.new if event.op != "destroyed" else None)
 
-    def _set(self, watch: Watch, user: str | None, value: Any, *, newer: bool = True) -> None:
+    def _set(self, watch: Watch, user: str | None, value: Any, *, newer: bool = True, age: float = 0.0) -> None:
         """A user is there. Whatever is missing of it is not known."""
         if not isinstance(user, str) or not user:
             return
@@ -131,9 +134,10 @@ class Whereabouts:
                 watch.places[user] = found
                 return
             if value is not None:
-                watch.places[user] = self._clock(), place
-            while len(watch.places) > MOST_USERS:
-                watch.places.popitem(last=False)
+                watch.places[user] = self._clock() - age, place
+            forgotten = [watch.places.popitem(last=False)[0] for _ in range(len(watch.places) - MOST_USERS)]
+        for each in forgotten:
+            self._moved(watch.location, each)
         if found is None or value is None or found[1] != place or self._clock() - found[0] > watch.location.within:
             self._moved(watch.location, user)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 OBJECTS, REPLICAS = "objects.", ".replicas"  # of the channels on which changes of objects, and of replicas, are told
 KIND = "kind:"  # before the kind of a device, among the groups of a certificate or a user
 MOST_TOLD = 8192  # decisions of which is remembered that they were told
+MOST_MOVED = 100_000  # users of whom is remembered when they moved last
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Decisions:
         self.prove: Proving = _no_proof
         self.log: DecisionLog = _silent
         self._version = 0  # of what is closed
-        self._moves: dict[str, int] = {}  # by user, how often it has moved
+        self._moves: OrderedDict[str, int] = OrderedDict()  # by user, which of all moves was its last one
+        self._moved = self._forgotten = 0  # the last move of all, and of those that are not remembered
         self._readings = Readings()
         self._lock = threading.Lock()
         self._told: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
@@ -109,11 +111,16 @@ class Decisions:
 
     def stamp(self, user: str) -> tuple[int, ...]:
         """Another one whenever something has changed by which somebody is judged."""
-        return self.book.generation, self._version, self._moves.get(user, 0)
+        return self.book.generation, self._version, self._moves.get(user, self._forgotten)
 
     def moved(self, user: str) -> None:
         """A user is elsewhere."""
-        self._moves[user] = self._moves.get(user, 0) + 1
+        with self._lock:
+            self._moved += 1
+            self._moves[user] = self._moved
+            self._moves.move_to_end(user)
+            while len(self._moves) > MOST_MOVED:
+                self._forgotten = self._moves.popitem(last=False)[1]
 
     def changed(self) -> None:
         """What is closed has changed."""

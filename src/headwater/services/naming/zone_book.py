@@ -128,13 +128,16 @@ class ZoneBook:
         return made
 
     def _make_room(self) -> None:
-        """One more fits: those that have ended go first, then any; they can be asked for again."""
+        """One more fits: those that have ended go first, then those furthest below; they can be asked for again. Those
+        of pinned keys stay: they are this node's own, or where every way begins, and no owner of a domain further below
+        drives them out."""
         if self._count < MOST_ZONES:
             return
         now = self.now()
-        every = [(known.signed.document.expires > now, domain, owner) for domain, by in self._zones.items()
-                 for owner, known in by.items()]  # fmt: skip
-        for _, domain, owner in sorted(every)[: max(1, MOST_ZONES // 8)]:
+        every = [(known.signed.document.expires > now, -depth(domain), domain, owner)
+                 for domain, by in self._zones.items() for owner, known in by.items()
+                 if domain not in self.anchors or owner != self.anchors[domain].owner]  # fmt: skip
+        for _, _, domain, owner in sorted(every)[: max(1, MOST_ZONES // 8)]:
             self._zones[domain].pop(owner)
             self._count -= 1
             if not self._zones[domain]:

@@ -143,7 +143,7 @@ class PolicyBook:
     ) -> Interest:
         """A clause's interest for somebody; of what was asked before, the same one."""
         placed = None if location is None else tuple(sorted(location.items()))
-        known = identity.user, identity.groups, identity.device, identity.device_kind, identity.node
+        known = identity.user, identity.groups, identity.device, identity.device_kind, identity.node, identity.how
         key = found.policy.name, found.version, number, what, known, tuple(identity.attributes.items()), placed
         with self._lock:
             made = self._bound.get(key)

@@ -28,6 +28,7 @@ from headwater.spelling import did_you_mean
 Attribute: TypeAlias = str | int | float | bool
 Known: TypeAlias = Literal["certificate", "password", "token", "vouched", ""]
 
+PROVEN = ("certificate", "password", "token")  # what the groups are known by, also that there are none
 MAX_TEXT = 255  # characters of a name
 MOST_GROUPS = 64
 MOST_ATTRIBUTES = 64
@@ -110,4 +111,4 @@ def _attribute_problems(attributes: object) -> list[ConfigProblem]:
 
 NOBODY = Identity()
 
-__all__ = ["NOBODY", "Attribute", "Identity", "Known"]
+__all__ = ["NOBODY", "PROVEN", "Attribute", "Identity", "Known"]

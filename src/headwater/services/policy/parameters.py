@@ -21,7 +21,7 @@ from headwater.interest import Interest, SetOf, parse
 from headwater.ir import walk
 from headwater.ir.nodes import Const, Expr, InSet, Lookup, Missing, Param, ParamDecl, Program
 from headwater.ir.params import bind
-from headwater.services.policy.identity import Identity
+from headwater.services.policy.identity import PROVEN, Identity
 from headwater.types.model import Record
 
 # Texts of who asks, each empty where it is not known.
@@ -86,7 +86,8 @@ def _value(decl: ParamDecl, identity: Identity, location: Mapping[str, Any] | No
     if name in located:
         given = None if location is None else location.get(name)
     elif name == "groups":
-        given = identity.groups or (_NO_GROUP,)
+        # That somebody is in no group is known of who was proven to be somebody, and of nobody else.
+        given = identity.groups or ((_NO_GROUP,) if identity.how in PROVEN else None)
     elif name in OF_IDENTITY:
         given = getattr(identity, name) or None
         if name == "node" and given is not None:
