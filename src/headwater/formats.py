@@ -17,6 +17,7 @@ BOX = 1  # a message that only one node can open: `federation/security/session.p
 SESSION = 3  # how two nodes make the keys they share: `federation/security/session.py`
 SEALED_STREAM = 1  # how the two ends of a stream do: `federation/transport/sealed_stream.py`
 PROOF = 2  # what shows that a node knows a user's password: `federation/security/proof.py`
+USER_PROOF = 1  # what shows that a user asks, and not only its node: `federation/security/user_proof.py`
 WRITE_AHEAD = 1  # a segment of a log that is not at rest yet: `store/log/wal.py`
 STATE = 2  # a node's state in SQLite: `store/state.py`
 SNAPSHOT = 1  # the state of a run, with its position in each source: `runnable.py`

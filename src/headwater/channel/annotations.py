@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwater.channel.options.config import Dispatch, Queue
     from headwater.channel.options.delivery import Delivery, Order
     from headwater.channel.options.rate import Rate
+    from headwater.channel.options.subscribe import Claimant
 
     E = TypeVar("E", default=Any)
     E_co = TypeVar("E_co", default=Any, covariant=True)
@@ -58,6 +59,7 @@ class HandOver(TypedDict, total=False):
     zones: str | Iterable[str] | None
     history: int | Literal["all"] | None
     rate: Rate | float | None
+    as_: Claimant | None
 
 
 class Answers(TypedDict, total=False):

@@ -12,7 +12,7 @@ from headwater.channel.backlog.contract import Backlog, NoBacklog
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
 from headwater.channel.options.rate import Rate
-from headwater.channel.options.subscribe import Asked, make_options, parted
+from headwater.channel.options.subscribe import Asked, Claimant, make_options, parted
 from headwater.channel.reports.report import ChannelReport
 from headwater.channel.reports.tally import Tally
 from headwater.channel.routing.attachment import Stage
@@ -410,6 +410,7 @@ class Channel(Generic[E]):
         zones: str | Iterable[str] | None = None,
         history: int | Literal["all"] | None = None,
         rate: Rate | float | None = None,
+        as_: Claimant | None = None,
     ) -> Subscription[Any]:
         """Ask for this channel's events, or those that pass the interest `where`.
 
@@ -434,6 +435,8 @@ class Channel(Generic[E]):
         history         how many past events to begin with, or "all" that are still there
         rate            how many events a second it takes: `Rate(100, burst=200)`. More is shed where it is published,
                         and counted; or waits
+        as_             the user that it is for, `headwater.security.AsUser(…)`: nodes with policies give what that one
+                        may have
         """
         function, where = parted(handler, where, self.type)
         options = make_options(
@@ -453,6 +456,7 @@ class Channel(Generic[E]):
             zones=zones,
             history=history,
             rate=rate,
+            as_=as_,
         )
         asked = Asked(self, where, params, None if type is None else as_event_type(type))
         made: Subscription[Any] = self.node._start(Subscription, [asked], options, name)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.reports.counters import Counts
     from headwater.channel.reports.report import ChannelReport, SourceReport, SubscriptionReport
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.hearing import Hearing
+    from headwater.channel.routing.route import Entry
     from headwater.channel.routing.wiring import Wiring
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
@@ -72,6 +74,7 @@ class NodeContract(Protocol):
     def channels(self, pattern: str = "**") -> list[Channel]: ...
 
     def _by_name(self, where: str) -> Any: ...
+    def _tell_again(self, entries: list[tuple[RoutedChannel, Entry]]) -> None: ...
     def _interest_of(self, where: Any) -> Any: ...
 
     # ── what it does for channels and sources ──

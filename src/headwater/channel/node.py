@@ -717,13 +717,21 @@ class Node:
                 found.append((channel, self._foreseen(subscription, channel, part, asked, scope)))
         return found
 
+    def _tell_again(self, entries: list[tuple[RoutedChannel, Entry]]) -> None:
+        """What is said of these interests to other nodes has changed."""
+        with self._wiring.lock:
+            for channel, entry in entries:
+                self._wiring.rearranged(channel, [entry])
+            self._wiring.changed({channel: None for channel, _ in entries})
+
     def _foreseen(
         self, subscription: Subscription, channel: Any, part: int, asked: Asked, scope: frozenset[str] | None
     ) -> Entry:
         wanted = asked.wanted(channel)
         made = None if not isinstance(wanted, Interest) else wanted.output
         rated = rated_of(subscription._options, made or channel.type)
-        return self._wiring.entry(channel, wanted, zones=scope, rated=rated, owner=(subscription._number, part))
+        owner, claimant = (subscription._number, part), subscription._options.as_
+        return self._wiring.entry(channel, wanted, zones=scope, rated=rated, claimant=claimant, owner=owner)
 
     def _end_subscription(self, subscription: Subscription, *, drain: bool) -> None:
         with self._wiring.lock:

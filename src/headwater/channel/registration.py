@@ -119,12 +119,21 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
     type = interest.output if interest is not None and interest.output is not None else channel.type
     form = BytesForm() if type is None else Form(type, asked.type or type)
     rated = rated_of(options, type)
+    if options.as_ is not None and not subscription._calm:
+        raise SubscriptionError("as_: expected a subscription to single events, found one to what several of them say")
     if options.rate is not None and not subscription._calm:
         raise SubscriptionError("rate: expected a subscription to single events, found one to what several of them say")
     return Attachment(
         subscription,
         channel,
-        wiring.entry(channel, wanted, zones=options.zones, rated=rated, owner=(subscription._number, part)),
+        wiring.entry(
+            channel,
+            wanted,
+            zones=options.zones,
+            rated=rated,
+            claimant=options.as_,
+            owner=(subscription._number, part),
+        ),
         form,
         priority=expression_of(options.priority, type, "priority"),
         lifetime=expression_of(options.lifetime, type, "lifetime"),

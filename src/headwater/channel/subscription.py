@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import ref
 
 from headwater.channel.annotations import E_co
 from headwater.channel.dispatch.thread_call import in_thread
@@ -144,9 +145,16 @@ class Subscription(Pulling[E_co]):
             deliver=self._deliver_plain if self._plain else deliver,
             adeliver=adeliver if options.coroutine else None,
         )
+        if options.as_ is not None:
+            options.as_.when_renewed(partial(_renew, ref(self)))
         self._dispatcher = dispatcher
         if dispatcher is not None:
             self._mailbox.dispatched_by(dispatcher)
+
+    def _proves_anew(self) -> None:
+        """The user that it is for has another proof: other nodes are told."""
+        if not self.cancelled:
+            self.node._tell_again([(each.channel, each.entry) for each in list(self._attachments.values())])
 
     # ── in: under the source's lock ──
 
@@ -683,6 +691,12 @@ class Subscription(Pulling[E_co]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} to {self.target}, {self.state}>"
+
+
+def _renew(subscription: Callable[[], Subscription[Any] | None]) -> None:
+    found = subscription()
+    if found is not None:
+        found._proves_anew()
 
 
 def _events(items: list[Item]) -> int:

@@ -68,12 +68,13 @@ from headwater.federation.peers.presence import Presence
 from headwater.federation.peers.request_registry import Caller, Postponed, RequestRegistry
 from headwater.federation.peers.table import Peers
 from headwater.federation.scheduler import BEAT_SECONDS, TICK_SECONDS, Scheduler
-from headwater.federation.security.decisions import Decisions
+from headwater.federation.security.decisions import Claim, Decisions
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.keyring import Keyring
 from headwater.federation.security.offences import Offences
 from headwater.federation.security.quotas import Quotas
 from headwater.federation.security.tls import zenoh_settings
+from headwater.federation.security.user_proof import UserProofs
 from headwater.federation.send.lane import Lane
 from headwater.federation.transport.addresses import stream_endpoints
 from headwater.federation.transport.contacts import Contacts
@@ -110,6 +111,7 @@ class Engine:
         # what is below peers
         self.control = ControlEvents(context)
         self.demands = Demands(node, network.placement)
+        self.demands.claim = self._claim
         self.positions = LogPositions(node, self.demands)
         self.origins = Origins(context.scheduler, network.lease)
         self.fabric = self._fabric()
@@ -151,6 +153,7 @@ class Engine:
             self.groups,
         )
         self.rejudgement = Rejudgement(context, self.peers, self.installer, self.dialogue, self.control)
+        self.installer.expired = lambda channel, user: self.rejudgement.moved(lambda each: each == channel, user)
         self.holds = Holds(self.requester)
         self.narrowings = Narrowings(context, self.peers, self.requester, self.dialogue)
         self.discovery = ChannelDiscovery(context, self.peers, self.permissions, self.requester)
@@ -188,7 +191,15 @@ class Engine:
         )
         scheduler = Scheduler(node.name, node._crashes, lambda: self.context.closed)
         decisions, quotas = Decisions(security), Quotas(network.rates)
+        proofs = UserProofs(security, network.federation)
+        decisions.prove, decisions.until = proofs, proofs.until
         return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name), decisions, quotas)
+
+    def _claim(self, claimant: Any) -> Claim:
+        """What this node says, with proof, of a user that it asks for."""
+        keyring = self.context.keyring
+        claim: Claim = claimant.claim(keyring.federation, keyring.credentials.identity.fingerprint)
+        return claim
 
     def _identity(self) -> Any:
         state, name = self.node.state, self.node.name

@@ -47,6 +47,16 @@ class AskedChannel(Protocol):
     def context(self) -> Record | None: ...
 
 
+class Claimant(Protocol):
+    """A user that a subscription is for, with what proves that to other nodes."""
+
+    @property
+    def user(self) -> str: ...
+
+    def when_renewed(self, call: Callable[[], None]) -> None:
+        """Have this called whenever the proof is another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The events of one channel, or of all whose names fit a pattern, that pass an interest, in the type wanted."""
@@ -97,6 +107,7 @@ class Options:
     zones: frozenset[str] | None = None
     history: int = 0  # past events to begin with; below 0 for all there are
     rate: Rate | None = None
+    as_: Claimant | None = None  # the user that it is for
 
     @property
     def sheds(self) -> Rate | None:
@@ -140,6 +151,7 @@ def make_options(
     zones: str | Iterable[str] | None = None,
     history: int | Literal["all"] | None = None,
     rate: Rate | float | None = None,
+    as_: Claimant | None = None,
 ) -> Options:
     """Checked options; what is not given is the configuration's."""
     for what, function in (("handler", handler), ("before", before), ("after", after)):
@@ -185,6 +197,7 @@ def make_options(
         zones=check_zones(zones),
         history=check_history(history),
         rate=_rate(rate, handler, checked),
+        as_=_claimant(as_),
     )
 
 
@@ -198,6 +211,14 @@ def known_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 OPTIONS = tuple(inspect.signature(make_options).parameters)[2:]
+
+
+def _claimant(given: Any) -> Claimant | None:
+    if given is not None and not hasattr(given, "when_renewed"):
+        what = "its name alone, which proves nothing" if isinstance(given, str) else repr(given)
+        raise SubscriptionError(f"as_: expected headwater.security.AsUser(...), found {what}")
+    found: Claimant | None = given
+    return found
 
 
 def _rate(given: Any, handler: Any, delivery: Delivery) -> Rate | None:

@@ -136,7 +136,8 @@ class Entry:
 
     `zones` are those that its members look at, None for the whole channel. `apart`: other nodes are asked for that
     interest, but of sources whose events are judged here its members get the events that pass `here`, as they are.
-    `rated`: it is of one subscription, which has a rate; other nodes are asked for no more than that, for it alone."""
+    `rated`: it is of one subscription, which has a rate; other nodes are asked for no more than that, for it alone.
+    `claimant`: the same for one that asks for a user, not for the node itself."""
 
     def __init__(
         self,
@@ -146,9 +147,11 @@ class Entry:
         zones: frozenset[str] | None = None,
         apart: Apart | None = None,
         rated: Rated | None = None,
+        claimant: Any = None,
     ) -> None:
-        self.interest, self.key, self.zones, self.rated = interest, key, zones, rated
-        self.apart = apart is not None or rated is not None
+        self.interest, self.key, self.zones, self.rated, self.claimant = interest, key, zones, rated, claimant
+        self.own = rated is not None or claimant is not None  # of one subscription: it is asked for by itself
+        self.apart = apart is not None or self.own
         self.here = interest if apart is None else apart.here
         self.contextual = self.here is not None and self.here.contextual
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still

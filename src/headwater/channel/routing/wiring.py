@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.channel.routing.route import Entry, Lineup, Member, Rated, key_of
 from headwater.errors import ClosedError
@@ -63,17 +63,18 @@ class Wiring:
         *,
         zones: frozenset[str] | None = None,
         rated: Rated | None = None,
+        claimant: Any = None,
         owner: object = None,
     ) -> Entry:
-        """The entry of an interest in some zones (None: in all): the one it shares, or, for an `owner` with a rate, one
-        of its own."""
-        if rated is not None:
+        """The entry of an interest in some zones (None: in all): the one it shares, or, for an `owner` with a rate or
+        that asks for a user, one of its own."""
+        if rated is not None or claimant is not None:
             assert not isinstance(interest, Apart)
             same = None if interest is None else (interest.fingerprint, repr(sorted(interest.params.items())))
             own = "rated", owner, same, zones
             found = channel.known.get(own)
             if found is None:
-                found = channel.known[own] = Entry(interest, own, zones=zones, rated=rated)
+                found = channel.known[own] = Entry(interest, own, zones=zones, rated=rated, claimant=claimant)
             return found
         apart = interest if isinstance(interest, Apart) else None
         if apart is not None:

@@ -13,10 +13,10 @@ the source only; its results come with a tag.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.federation.demand.wishes import EVERYTHING, HERE, Changed, Wanted, sinks_behind
 from headwater.federation.wire.requests import Wish
@@ -112,6 +112,7 @@ class Demands:
         self._next = count(1)
         self._versions = count(1)
         self._lock = threading.Lock()
+        self.claim: Callable[[Any], Any] = lambda claimant: None  # what is said, with proof, of a user
         self.ahead: dict[Channel, list[Entry]] = {}  # to be asked for before anybody is attached
         self._here: dict[tuple[str, str], frozenset[Entry]] = {}  # by peer and channel: refused, so they run here
         self._wanted: dict[Channel, Wanted] = {}
@@ -170,11 +171,13 @@ class Demands:
 
         Also while the peer has not answered yet, or if it has refused: on what others let through it would be judged by
         half of the events."""
+        if entry.claimant is not None:
+            return True  # what comes for the node itself is not for that user
         return self._placement != "destination" and entry not in self._here.get((peer.id, channel), ())
 
     def refused(self, peer: Askable, channel: Channel, entry: Entry) -> bool:
         """A peer will not run it; whether it is to run here instead."""
-        if self._placement != "auto" and not entry.apart:
+        if entry.claimant is not None or (self._placement != "auto" and not entry.apart):
             return False
         key = peer.id, channel.name
         self._here[key] = self._here.get(key, frozenset()) | {entry}

@@ -150,9 +150,11 @@ class Wanted:
         tag = self._demands.tag(channel.name, entry)
         if old is not None:
             kind, key = old.kind, old.key
+        elif entry.claimant is not None:
+            kind, key = THERE, 0  # what the node may have is another thing
         elif self._placement == "destination" and (entry.rated or interest) and not (interest and interest.contextual):
             kind, key = HERE, 0
-        elif entry.rated is not None:
+        elif entry.own:
             kind, key = THERE, 0
         elif interest is None:
             kind, key = ALL, 0
@@ -162,6 +164,7 @@ class Wanted:
             key = self._covers.setdefault(entry.zones, Cover()).add(interest)
             self._by_key[entry.zones, key] = entry
         history, turn = _past(sinks)
+        claim = None if entry.claimant is None else self._demands.claim(entry.claimant)
         wish = Wish(
             tag,
             None if interest is None else interest.dumps(),
@@ -172,6 +175,10 @@ class Wanted:
             turn,
             interest.kind if interest is not None and interest.contextual else "",
             named=b"" if interest is None or interest.origin is None else pack_named(Named(*interest.origin)),
+            on_behalf_of="" if claim is None else claim.user,
+            device="" if claim is None else claim.device,
+            device_kind="" if claim is None else claim.device_kind,
+            proof=b"" if claim is None else claim.proof,
             rate=None if kind != THERE or entry.rated is None else _packed(entry.rated),
         )
         onward = [sink._routes for sink in sinks]
@@ -328,6 +335,8 @@ class Wanted:
         if part.kind == THERE:
             if entry.interest is not None and entry.interest.contextual:
                 return "source: it reads the context of its source"
+            if entry.claimant is not None:
+                return f"source: it is for user {entry.claimant.user!r}"
             if entry.rated is not None:
                 return "source: it has a rate"
             return "source: it has state or output, or may run for long"

@@ -208,7 +208,7 @@ class Granting:
         self._check_parts(interest)
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
-        if (wish.tagged and wish.rate is None) or not _plain(channel, interest):
+        if (wish.tagged and wish.rate is None and not claim) or not _plain(channel, interest):
             self._ask(principal, "install", channel, claim)
         if wish.tagged and not wish.tag:
             raise Refused("what comes with a tag needs one that is not 0")

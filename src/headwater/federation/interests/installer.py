@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from time import time
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.connections import Connections
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
+    from headwater.federation.security.decisions import Claim
     from headwater.federation.security.rules import Principal
     from headwater.federation.send.lane import Lane
 
@@ -46,10 +49,14 @@ MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even
 REFUSALS_TOLD = 100  # of one question, as control events
 # That a node which was started again may take to bring back all its durable sinks; at most `keep`.
 RETURN_SECONDS = 15.0
+WATCH_SECONDS = 60.0  # after so long at most it is looked again whether a proof has expired, should clocks be set
 
 
 class Installer:
     """The wishes of all peers."""
+
+    # Told, in a worker's thread, that proofs of a user may count no longer on a channel.
+    expired: Callable[[str, str], object] = staticmethod(lambda channel, user: None)
 
     def __init__(
         self,
@@ -222,6 +229,8 @@ class Installer:
         hidden: dict[int, str] = {}
         fresh: list[Wish] = []
         for wish in question.wishes:
+            if wish.tag in crossing.wishes and _has_renewed(crossing, wish):
+                moves += self._withdraw(crossing, wish.tag)
             if wish.tag in crossing.wishes:
                 if wish.history and wish.turn > crossing.turns.get(wish.tag, 0):
                     crossing.turns[wish.tag] = wish.turn  # one more sink wants to begin with the past
@@ -240,6 +249,8 @@ class Installer:
                     changes.append((wish, "refused", str(error), "" if isinstance(grant, str) else grant.text))
                 continue
             moves += self._grant(crossing, wish, grant, entry, (group or crossing).merged)
+            if grant.asked is not None and grant.asked.claim.proof:
+                self._watch(channel.name, grant.asked.claim)
             fresh.append(wish)
             if grant.hidden:
                 hidden[wish.tag] = grant.hidden
@@ -289,6 +300,17 @@ class Installer:
                 if crossing.share is not None and concerns(name) and not self._groups.for_all(name):
                     with self._groups.withholding():
                         self._give_up(peer, crossing)
+
+    def _watch(self, channel: str, claim: Claim) -> None:
+        """When the proof of a user counts no longer, what came with it is judged anew."""
+        until = self._context.decisions.until(claim)
+        if until is None:
+            return
+        left = until - time()
+        if left > 0:
+            self._context.scheduler.later(min(left, WATCH_SECONDS) + 0.01, partial(self._watch, channel, claim))
+        else:
+            self._context.scheduler.work(self.expired, channel, claim.user)
 
     def _withdraw(self, crossing: Crossing, tag: int) -> list[Move]:
         entry, member = crossing.forget(tag)
@@ -540,6 +562,12 @@ class Installer:
             return Told({})
         with self._context.wiring.lock:
             return crossing.counting.told()
+
+
+def _has_renewed(crossing: Crossing, wish: Wish) -> bool:
+    """Whether a wish that is known comes with another proof of whom it is for."""
+    known = crossing.asked.get(wish.tag)
+    return known is not None and known.asked is not None and known.asked.wish.proof != wish.proof
 
 
 def _passed_on(source: Source) -> int | None:

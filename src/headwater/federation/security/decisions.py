@@ -70,6 +70,7 @@ class Decisions:
         # Why the policies of a channel are not known at present; nothing if they are, or it needs none.
         self.closed: Callable[[str], str] = _open
         self.prove: Proving = _no_proof
+        self.until: Callable[[Claim], float | None] = lambda claim: None  # when a proof counts no longer
         self.log: DecisionLog = _silent
         self._version = 0  # of what is closed
         self._moves: OrderedDict[str, int] = OrderedDict()  # by user, which of all moves was its last one
@@ -147,7 +148,7 @@ class Decisions:
         verdict = self.security.decide(principal, action, channel)
         if verdict and claim.user:
             verdict = together(verdict, self.security.decide(principal, action, channel, claim.user))
-        if not verdict or not self.governed(channel):
+        if not verdict or not (claim.proof or self.governed(channel)):
             return verdict
         identity = self.identify(principal, channel, claim)
         if isinstance(identity, Deny):

@@ -51,6 +51,7 @@ from headwater.federation.security.policy import ACTIONS, Action, Closed, Policy
 from headwater.federation.security.proof import Credential, VouchError, vouched
 from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.tls import tls_contexts, zenoh_settings
+from headwater.federation.security.tokens import Issuer
 from headwater.federation.security.user_keys import MARK, UserKeys
 
 log = logging.getLogger("headwater.federation")
@@ -120,6 +121,7 @@ class Security:
     `rules`: see `headwater.federation.security.rules`. `policy`: what decides in their place, and may restrict what is
     subscribed to: see `headwater.federation.security.policy`.
     `policies`: whose policies hold here, which decide which part of a channel somebody gets: `Policies`.
+    `issuers`: whose tokens prove to this node who a user is: `Issuer`, or tables as in a file.
     `open=True`: hear everybody, also from beyond this machine.
     `skew`: seconds that clocks of different machines may be apart. `limit`: bytes of a signed message.
     `verify_hosts`: that a node's certificate must also name the host it was reached at.
@@ -135,6 +137,7 @@ class Security:
     rules: Sequence[Rule] | Rules | None = None
     policy: Policy | None = None
     policies: Policies | Mapping[str, Any] | None = None
+    issuers: Sequence[Issuer | Mapping[str, Any]] = ()
     open: bool = False
     skew: float = SKEW_SECONDS
     limit: int = ENVELOPE_BYTES
@@ -165,6 +168,7 @@ class Security:
                 list(self.rules) if isinstance(self.rules, Rules) else self.rules, "Security:", problems
             )
             object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "issuers", _read_issuers(self.issuers, problems))
         if self.policies is not None:
             try:
                 object.__setattr__(self, "policies", Policies.of(self.policies))
@@ -216,6 +220,11 @@ class Security:
         for name in (*_FILES, "users"):
             if isinstance(values.get(name), str):
                 values[name] = Path(folder) / values[name]
+        if isinstance(each := values.get("issuers"), list):
+            values["issuers"] = [
+                {**one, "keys": Path(folder) / one["keys"]} if isinstance(one, Mapping) and "keys" in one else one
+                for one in each
+            ]
         known = [item.name for item in fields(cls) if item.init]
         problems = [
             unknown(f"{place}: {key}", key, known)
@@ -239,6 +248,11 @@ class Security:
             ) from None
 
     # ── what it means ──
+
+    @property
+    def token_issuers(self) -> tuple[Issuer, ...]:
+        """Whose tokens prove a user here."""
+        return tuple(each for each in self.issuers if isinstance(each, Issuer))
 
     @property
     def proves(self) -> bool:
@@ -427,6 +441,19 @@ def _contradictions(security: Security, users: Mapping[str, User]) -> list[Confi
     if security.verify_hosts and security.authority is None:
         found.append(ConfigProblem("Security: verify_hosts", "certificates, whose hosts can be verified", "none"))
     return found
+
+
+def _read_issuers(given: Any, problems: list[ConfigProblem]) -> tuple[Issuer, ...]:
+    """Those that are meant, with what is wrong added to the problems."""
+    found = []
+    for number, each in enumerate([given] if isinstance(given, Issuer | Mapping | str) else given, 1):
+        try:
+            if not isinstance(each, Issuer | Mapping):
+                raise ConfigError([ConfigProblem("Security: issuers", "an Issuer, or a table", show(each))])
+            found.append(each if isinstance(each, Issuer) else Issuer.read(each, f"Security: issuers {number}"))
+        except ConfigError as error:
+            problems += error.problems
+    return tuple(found)
 
 
 def _is_right(user: str, password: str, users: Mapping[str, User]) -> bool:
