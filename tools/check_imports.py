@@ -97,7 +97,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("peers",),
         ("multicast",),
         ("interests",),
-        ("library", "logs", "objects", "order", "patterns", "policy"),
+        ("library", "logs", "moving", "objects", "order", "patterns", "policy"),
         ("engine",),
         ("readiness", "report+report_collection"),
         ("node",),

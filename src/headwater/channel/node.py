@@ -692,6 +692,13 @@ class Node:
             subscription.warnings = remarks_on(subscription._attachments.values()) + others
         return {source: point for each in after for source, point in each.points.values()}
 
+    def _move(self, subscription: Subscription, to: str, lasts: float) -> str:
+        """A token with which a subscription goes on elsewhere."""
+        raise SubscriptionError(
+            f"move: subscription {subscription.name!r}: expected a node of a federation, found one without a network; "
+            "open it with listen= or connect="
+        )
+
     def _change_if_agreed(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
         """As `_change`; if another node that runs the old interest refuses the new one, FederationError, and nothing is
         changed."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import ref
 
 from headwater.channel.annotations import E_co
-from headwater.channel.dispatch.thread_call import in_thread
+from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.options.subscribe import FIRST
 from headwater.channel.queues.mailbox import Item, Mailbox, Order, dispatch_all, lose, part_of
 from headwater.channel.queues.ordered_mailbox import OrderedMailbox
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater")
 _NUMBERS = count(1)
 LOOKS = 100  # at what is counted while handlers go on, until no event is seen twice
+MOVE_SECONDS = 60.0  # for which a token is good
 RETRY = 0.05  # seconds until a constraint that said WAIT is asked again, if nobody calls wake()
 
 
@@ -570,6 +571,8 @@ class Subscription(Pulling[E_co]):
     def resume(self) -> None:
         """Go on after a pause, with the events that wait."""
         self._must_live("resume")
+        if self._progress is not None and self._progress.fenced is not None:
+            raise SubscriptionError(f"resume: subscription {self.name!r}: {self._progress.fenced}")
         with self._holding:
             self.paused, self._failures, self._parked = None, 0, False
             ready = self._mailbox.resume()
@@ -581,6 +584,20 @@ class Subscription(Pulling[E_co]):
 
         A sink that pulls may still take what waits; then `get` raises ClosedError."""
         self.node._end_subscription(self, drain=drain)
+
+    def move(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str:
+        """Have it go on at another node, process or host: a token, with which `node.resume(token, handler)` there goes
+        on exactly where this one was, with its interest and parameters. It is for one use, within `lasts` seconds, by
+        `to`: a node's name or id, or as in rules (`user:ann`, `group:staff`), or by whoever shows it and may subscribe.
+
+        Nothing more is handed over here, and nothing acknowledged. If nobody has used the token in time, it goes on
+        here. Only a durable subscription can move: `delivery=Reliable(durable=True)`. See docs/moving.md."""
+        self._must_live("move")
+        return self.node._move(self, to, lasts)
+
+    async def amove(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str:
+        """As `move`, from a coroutine: its loop goes on. Once begun it is done."""
+        return await in_thread(lambda: self.move(to=to, lasts=lasts), stop=nothing)
 
     def _must_live(self, what: str) -> None:
         if self.cancelled:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
-from headwater.channel.dispatch.thread_call import in_thread
+from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.names import Pattern
 from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
-from headwater.channel.options.config import Config
+from headwater.channel.options.config import AsyncLoop, Config
 from headwater.channel.options.settings import read_toml
+from headwater.channel.options.subscribe import is_coroutine
 from headwater.channel.services import Service
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
@@ -32,6 +33,7 @@ from headwater.federation.order.sequencers import Sequencers
 from headwater.federation.patterns.placement import Placements
 from headwater.federation.patterns.service import PatternService
 from headwater.federation.patterns.sources import is_gone
+from headwater.late import asyncio
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.library.library import Library
     from headwater.federation.logs.server import LogReads
+    from headwater.federation.moving.service import Moving
     from headwater.federation.network import Network
     from headwater.federation.objects.remote import RemoteObjects
     from headwater.federation.order.contract import Federated
@@ -85,6 +88,7 @@ class Node(LocalNode):
     _placements: Placements | None = None
     _zones: ZoneService | None = None
     _policies: PolicyService | None = None
+    _moving: Moving | None = None
 
     def __init__(
         self,
@@ -116,6 +120,8 @@ class Node(LocalNode):
         from headwater.federation.exit_hook import close_at_exit
         from headwater.federation.logs.own_logs import OwnLogs
         from headwater.federation.logs.server import LogServer
+        from headwater.federation.moving.resumption import Whereabouts
+        from headwater.federation.moving.service import Moving
         from headwater.federation.policy.service import PolicyService
 
         try:
@@ -145,6 +151,10 @@ class Node(LocalNode):
                 ZoneService(self, engine.context, engine.peers, engine.dialogue, engine.links)
             )
             self._zones.attached.append(objects.attached)
+            whereabouts = Whereabouts(engine.peers, engine.demands, engine.positions)
+            self._moving = self.services.add(
+                Moving(self, engine.context, engine.peers, engine.dialogue, whereabouts, in_force)
+            )
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -250,6 +260,46 @@ class Node(LocalNode):
         async with self._engine.requester.achanging(subscription, part, **what):
             return await super()._achange(subscription, part, **what)
 
+    def _moves(self, what: str) -> Moving:
+        if self._moving is None:
+            raise FederationError(f"{what}: node {self.name!r} has no network; open it with listen= or connect=")
+        return self._moving
+
+    def _move(self, subscription: Subscription, to: str, lasts: float) -> str:
+        return (
+            super()._move(subscription, to, lasts)
+            if self._moving is None
+            else self._moving.leave(subscription, to, lasts)
+        )
+
+    def resume(
+        self,
+        token: str,
+        handler: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        timeout: float = READY_SECONDS,
+        **options: Any,
+    ) -> Subscription[Any]:
+        """Go on with a subscription of another node, where it was: `token` is what its `move()` has given there.
+
+        It has its interest, parameters, zones and positions; `handler` and options of the hand-over (`dispatch`,
+        `queue`, `batch`, ...) are this node's. `name` is another one than it had, if that is in use here.
+        FederationError if the token was used, has expired, or is for somebody else. If the node that it was at is not
+        there within `timeout` seconds, Unreachable: the same token may be tried again. See docs/moving.md."""
+        return self._moves("resume").resume(token, handler, name, timeout, options)
+
+    async def aresume(self, token: str, handler: Callable[..., Any] | None = None, **options: Any) -> Subscription[Any]:
+        """As `resume`, from a coroutine: its loop goes on."""
+        if is_coroutine(handler) and "dispatch" not in options:
+            options["dispatch"] = AsyncLoop(loop=asyncio.get_running_loop())
+        return await in_thread(lambda: self.resume(token, handler, **options), stop=nothing)
+
+    def forget_moved(self, name: str) -> bool:
+        """Use the name of a durable subscription that has moved away for another one; a token that nobody has used yet
+        is worth nothing from then on. Whether there was such a subscription."""
+        return self._moves("forget_moved").forget(name)
+
     @property
     def _marks(self) -> bool:
         return self._engine is not None
@@ -268,7 +318,10 @@ class Node(LocalNode):
         return any(peer.gone is None and peer.has(channel.name) for peer in self._engine.everyone())
 
     def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
-        """As at any node; where the order is to be the same for all, of the channel in that order."""
+        """As at any node; where the order is to be the same for all, of the channel in that order. What has moved away
+        does not go on here."""
+        if options.delivery.durable and self._moving is not None and not getattr(kind, "moved", False):
+            self._moving.check(name)
         if options.order != "total":
             made = super()._start(kind, asked, options, name, *more)
             if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):

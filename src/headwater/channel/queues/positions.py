@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.mailbox import Item, part_of
+from headwater.channel.queues.position_keys import key_of as log_key
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.errors import ClosedError, StoreError, SubscriptionError
 from headwater.late import asyncio, np
@@ -193,6 +194,19 @@ class Progress:
         self._owed: Points = {}
         self._owed_handed: Points = {}
         self._unwritten: str | None = None  # why nothing is handed over at the moment
+        self.fenced: str | None = None  # why nothing is acknowledged here any more
+        # Of a sink that has come from another node: where it is with sources of this one, until it has what it missed.
+        self._moved: Points = {}
+
+    def goes_on(self, positions: Points, handed: Points, *, rereads: bool) -> None:
+        """It was at another node, and is done there with these events, and no more: what follows is shown here. With
+        `rereads`, logs are asked for that, since what comes of their sources is not all; nothing has come yet."""
+        with self._lock:
+            self._done, self._doubt = dict(positions), dict(handed)
+            self._begun.update(positions)
+            self._moved = dict(positions)
+            if rereads:
+                self.gaps = dict(positions)
 
     # ── what comes ──
 
@@ -266,13 +280,17 @@ class Progress:
         """The event after which it is to have those of a source of this process that were published before it was
         subscribed; None if it is to have none."""
         key = getattr(source, "kept_key", None)
-        return None if key is None else self._done.get(key, 0 if key in self._doubt else None)
+        if key is None:
+            return self._moved.get(_log_key(source) or "") if self._moved else None
+        return self._done.get(key, 0 if key in self._doubt else None)
 
     def begins(self, channel: Any, source: Source) -> None:
         """Of a source of this process of which nothing is known, it has what comes from now on; the source stands
         still. It is written by `note_beginnings`, when no lock is held."""
         key = _key(channel, source) if getattr(source, "kept_key", None) is not None else None
         with self._lock:
+            if self._moved:
+                self._moved.pop(_log_key(source) or "", None)
             if key is not None and key not in self._done:
                 self._done[key] = self._beginnings[key] = source.seq
 
@@ -500,6 +518,8 @@ class Progress:
             raise SubscriptionError(
                 "acknowledge: the position is committed with the handler's transaction (within=); leave this out"
             )
+        if self.fenced is not None:
+            raise SubscriptionError(f"acknowledge: subscription {self.subscription.name!r}: {self.fenced}")
         if about is not None and not (isinstance(about, KeptAbout) and about.progress is self):
             raise SubscriptionError(
                 f"acknowledge: expected an About of subscription {self.subscription.name!r}, found {about!r}"
@@ -581,6 +601,12 @@ def key_of(attachment: Attachment, letter: Letter | Chunk) -> str | None:
 def _key(channel: Any, source: Source) -> str | None:
     key = source.position_key or getattr(source, "kept_key", None)
     return key if key is None or channel is source.channel else f"{key} {channel.name}"
+
+
+def _log_key(source: Any) -> str | None:
+    """Under which other nodes keep how far they are with a source of this one that is logged."""
+    log = getattr(source, "log", None)
+    return None if log is None else log_key(source.node, log.id, source.name)
 
 
 def points_of(items: list[Item]) -> Points:

@@ -1,0 +1,1 @@
+"""Sinks that move to other nodes: tokens, leaving, claiming, and going on where they were."""

@@ -1,0 +1,77 @@
+"""Tokens of moves: a signed document, as text that can be printed, mailed or shown as a picture.
+
+    hwm1.SFdEMU...
+
+Nobody but its node can have made it, and only that node says whether it is still good: a token that was copied is worth
+nothing to who comes second, or is not whom it is for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.decoders import msgpack_decoder
+from headwater.errors import FederationError, SubscriptionError
+from headwater.federation.security.signed_document import DocumentVerifier, sign
+from headwater.federation.wire.move_requests import SinkMove
+from headwater.services.documents import DOCUMENT_BYTES, MAX_BODY, SignedDocument
+
+if TYPE_CHECKING:
+    from headwater.federation.context import Context
+
+KIND = "move"
+PREFIX = "hwm1."
+MAX_TOKEN = DOCUMENT_BYTES * 4 // 3 + 64  # characters
+
+_encode = msgspec.msgpack.Encoder().encode
+_MOVE = msgpack_decoder(SinkMove)
+
+
+def make_token(context: Context, sink: str, move: SinkMove) -> str:
+    """Signed by this node."""
+    body = _encode(move)
+    if len(body) > MAX_BODY:
+        raise SubscriptionError(
+            f"move: subscription {sink!r}: expected at most {MAX_BODY:,} bytes to say what it is, found {len(body):,}: "
+            f"it has {len(move.positions):,} sources; subscribe at the other node instead"
+        )
+    identity = context.keyring.credentials.identity
+    signed = sign(identity, context.network.federation, KIND, sink, 1, body)
+    return PREFIX + base64.urlsafe_b64encode(signed.to_bytes()).decode().rstrip("=")
+
+
+def read_token(context: Context, token: object) -> tuple[str, SinkMove]:
+    """The sink's name, and what the token says; FederationError if it is none, or is not its node's own."""
+    if not isinstance(token, str) or not token.startswith(PREFIX) or len(token) > MAX_TOKEN:
+        found = (
+            repr(token) if not isinstance(token, str) else f"{len(token):,} characters that begin with {token[:8]!r}"
+        )
+        raise FederationError(
+            f"resume: expected a token that subscription.move() has made, which begins with {PREFIX!r}, found {found}"
+        )
+    text = token.removeprefix(PREFIX).strip()
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FederationError(f"resume: expected a whole token, found one that was changed: {error}") from None
+    signed = SignedDocument.from_bytes(data)
+    credentials = context.keyring.credentials
+    verifier = DocumentVerifier(
+        context.security, context.network.federation, trust=credentials.trust, known=lambda fingerprint: True
+    )
+    # Whether it has expired is for its node to say, by its own clock.
+    document = verifier.verify(signed, kind=KIND, expired=True).document
+    try:
+        move = _MOVE.decode(document.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FederationError(f"resume: expected what a sink is, found something else in the token: {error}") from None
+    if move.node != document.signer:
+        raise FederationError(f"resume: the token is signed by {document.signer}, and says to be of {move.node}")
+    return document.name, move
+
+
+__all__ = ["MAX_TOKEN", "make_token", "read_token"]

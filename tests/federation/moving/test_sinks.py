@@ -1,0 +1,326 @@
+"""Sinks move between nodes of a federation, under publishing: nothing lost, nothing twice, everything in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Event, Log, Node, Reliable, i64
+from headwater.errors import FederationError, SubscriptionError
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
+from tests.federation.nodes import Log as Seen
+
+CHANNEL = "test.count"
+DURABLE = Reliable(durable=True)
+LISTEN = "tcp/127.0.0.1:0"
+EACH = 1_000_000  # numbers of each source
+EVERY_FIFTH = "{ static int seen = 0; seen = seen + 1; return seen % 5 == 0; }"
+
+
+class Count(Event, name="test.Count"):
+    n: i64
+
+
+def lab_of(make: Nodes, path: Path) -> tuple[Node, Any]:
+    lab = make("lab", log=Log(path / "log"), listen=LISTEN, state=path / "lab")
+    return lab, lab.channel(CHANNEL, Count).source("s")
+
+
+def place(make: Nodes, lab: Node, name: str, path: Path, **more: Any) -> Node:
+    return make(name, connect=lab.endpoints[0], listen=LISTEN, **{"state": path / name, **more})
+
+
+def publish(source: Any, first: int, last: int) -> None:
+    for n in range(first, last):
+        source.publish(Count(n))
+
+
+def begun(make: Nodes, path: Path, where: Any = None, **options: Any) -> tuple[Node, Any, Node, Node, Any, Seen]:
+    """A lab that logs, and a sink at the desk that has had its first hundred; and a phone."""
+    lab, source = lab_of(make, path)
+    desk, phone = place(make, lab, "desk", path), place(make, lab, "phone", path)
+    seen = Seen()
+    handler: Callable[..., Any] = options.pop("handler", seen)
+    delivery = options.pop("delivery", DURABLE)
+    sink = desk.channel(CHANNEL, Count).subscribe(handler, where, name="mail", delivery=delivery, **options)
+    make.together()
+    see(desk, lab)
+    assert desk.ready(GUARD)
+    publish(source, 0, 100)
+    return lab, source, desk, phone, sink, seen
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("where", [None, "n >= 0 and n % 3 == 0"])
+def test_it_goes_on_exactly_where_it_was(where: Any, others: bool, tmp_path: Path) -> None:
+    """Also where the other node has had events of the same channel all along: its sinks hear nothing twice."""
+    wanted = [n for n in range(300) if where is None or n % 3 == 0]
+    with nodes() as make:
+        lab, source, _, phone, sink, seen = begun(make, tmp_path, where)
+        beside = Seen()
+        if others:
+            phone.channel(CHANNEL, Count).subscribe(beside, "n >= 50")
+            see(phone, lab)
+            assert phone.ready(GUARD)
+        seen.wait(sum(n < 100 for n in wanted))
+        token = sink.move()
+        assert sink.state == "paused"
+        publish(source, 100, 200)
+        after = Seen()
+        moved = phone.resume(token, after, timeout=GUARD)
+        publish(source, 200, 300)
+        after.wait(sum(n >= 100 for n in wanted))
+        assert seen.field("n") + after.field("n") == wanted
+        assert sink.state == "closed" and moved.name == "mail" and moved.state == "open"
+        if others:
+            beside.wait(200)
+            assert beside.field("n") == list(range(100, 300))
+
+
+def test_it_moves_on_and_on_while_everybody_publishes(tmp_path: Path) -> None:
+    """Round and round among three nodes, each of which has a logged source, and one publisher never stops: for each
+    source one sequence, whole, in order, none twice."""
+    with nodes() as make:
+        first = make("n0", log=tmp_path / "log0", state=tmp_path / "s0", listen=LISTEN)
+        all_nodes = [first]
+        for k in (1, 2):
+            more = {"log": tmp_path / f"log{k}", "state": tmp_path / f"s{k}"}
+            all_nodes.append(make(f"n{k}", connect=first.endpoints[0], listen=LISTEN, **more))
+        sources = [node.channel(CHANNEL, Count).source("s") for node in all_nodes]
+        got: list[int] = []
+        repeated: list[Any] = []
+
+        def handler(event: Count, about: Any) -> None:
+            got.append(event.n)
+            if about.redelivered:
+                repeated.append(event)
+
+        sink = first.channel(CHANNEL).subscribe(handler, name="mail", delivery=DURABLE)
+        make.together()
+        make.ready()
+        stop = threading.Event()
+        counts = [0, 0, 0]
+
+        def run() -> None:
+            while not stop.is_set():
+                for k, source in enumerate(sources):
+                    source.publish(Count(k * EACH + counts[k]))
+                    counts[k] += 1
+                stop.wait(0.001)
+
+        publisher = threading.Thread(target=run)
+        publisher.start()
+        try:
+            for at in (1, 2, 0, 2, 1):
+                enough = len(got) + 30
+                eventually(lambda enough=enough: len(got) >= enough, "it goes on")
+                token = sink.move()
+                sink = all_nodes[at].resume(token, handler, timeout=GUARD)
+        finally:
+            stop.set()
+            publisher.join()
+        eventually(lambda: len(got) >= sum(counts), f"all of {counts}")
+        for k in range(3):
+            assert [n % EACH for n in got if n // EACH == k] == list(range(counts[k]))
+        assert not repeated
+
+
+def test_state_of_an_interest_goes_with_it(tmp_path: Path) -> None:
+    """An interest that counts what it has seen goes on counting."""
+    with nodes() as make:
+        lab, source = lab_of(make, tmp_path)
+        desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
+        seen, after = Seen(), Seen()
+
+        sink = desk.channel(CHANNEL, Count).subscribe(seen, EVERY_FIFTH, name="mail", delivery=DURABLE)
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 103)
+        seen.wait(20)
+        token = sink.move()
+        publish(source, 103, 150)
+        phone.resume(token, after, timeout=GUARD)
+        publish(source, 150, 200)
+        after.wait(20)
+        assert seen.field("n") + after.field("n") == list(range(4, 200, 5))
+
+
+def test_what_was_not_acknowledged_comes_again_and_says_so(tmp_path: Path) -> None:
+    with nodes() as make:
+        abouts: list[Any] = []
+        manual = Reliable(durable=True, acknowledge="manual")
+        _, source, _, phone, sink, _ = begun(
+            make, tmp_path, delivery=manual, handler=lambda event, about: abouts.append(about), about=True
+        )
+        eventually(lambda: len(abouts) == 100, "all came")
+        abouts[59].acknowledge()
+        token = sink.move()
+        with pytest.raises(SubscriptionError, match="on its way"):
+            abouts[80].acknowledge()
+        with pytest.raises(SubscriptionError, match="on its way"):
+            sink.resume()
+        again: list[tuple[int, bool]] = []
+        phone.resume(token, lambda event, about: again.append((event.n, about.redelivered)), timeout=GUARD)
+        publish(source, 100, 120)
+        eventually(lambda: len(again) == 60, "the rest came")
+        assert [n for n, _ in again] == list(range(60, 120))
+        assert all(redelivered for n, redelivered in again if n < 100)
+
+
+def test_if_nobody_takes_it_up_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    with nodes() as make:
+        _, source, desk, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token = sink.move(lasts=0.05)
+        publish(source, 100, 200)
+        seen.wait(200)
+        assert seen.field("n") == list(range(200)) and sink.state == "open"
+        with pytest.raises(FederationError, match="expired"):
+            phone.resume(token, print, timeout=GUARD)
+        assert "mail" not in phone.subscriptions and phone.state is not None and not phone.state.sinks()
+        publish(source, 200, 210)
+        seen.wait(210)
+        assert desk.report().services["moving"]["expired"] == 1
+
+
+def test_it_may_be_taken_back_by_its_own_token(tmp_path: Path) -> None:
+    with nodes() as make:
+        _, source, desk, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token = sink.move()
+        publish(source, 100, 150)
+        back = desk.resume(token, seen, timeout=GUARD)
+        seen.wait(150)
+        with pytest.raises(FederationError, match="come back since"):
+            phone.resume(token, print, timeout=GUARD)
+        onward = back.move()
+        after = Seen()
+        phone.resume(onward, after, timeout=GUARD)
+        publish(source, 150, 160)
+        after.wait(10)
+        assert seen.field("n") + after.field("n") == list(range(160))
+
+
+def test_the_old_place_is_fenced(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, source, desk, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token = sink.move()
+        after = Seen()
+        phone.resume(token, after, timeout=GUARD)
+        with pytest.raises(SubscriptionError, match="has moved to phone"):
+            desk.channel(CHANNEL).subscribe(seen, name="mail", delivery=DURABLE)
+        with pytest.raises(FederationError, match="used: phone"):
+            desk.resume(token, seen, timeout=GUARD)
+        with pytest.raises(SubscriptionError, match="in use"):
+            phone.resume(token, seen, timeout=GUARD)
+        desk.close()  # and started again, it still knows
+        desk = place(make, lab, "desk", tmp_path)
+        with pytest.raises(SubscriptionError, match="has moved to phone"):
+            desk.channel(CHANNEL, Count).subscribe(seen, name="mail", delivery=DURABLE)
+        assert desk.forget_moved("mail") and not desk.forget_moved("mail")
+        desk.channel(CHANNEL, Count).subscribe(seen, name="mail", delivery=DURABLE)
+        publish(source, 100, 110)
+        after.wait(10)
+        assert after.field("n") == list(range(100, 110))
+
+
+def test_a_node_that_was_killed_after_the_token_was_made_gives_it_out_when_it_is_back(tmp_path: Path) -> None:
+    """Its state says so: until then nobody has the sink, and nobody else gets it."""
+    with nodes() as make:
+        lab, source, desk, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token = sink.move()
+        desk.close(drain=False, timeout=0.0)
+        publish(source, 100, 150)
+        eventually(lambda: "desk" not in phone.peers, "it is gone")
+        with pytest.raises(FederationError, match="try again with the same token"):
+            phone.resume(token, print, timeout=0.2)
+        assert "mail" not in phone.subscriptions
+        desk = place(make, lab, "desk", tmp_path)
+        with pytest.raises(SubscriptionError, match="on its way"):
+            desk.channel(CHANNEL, Count).subscribe(seen, name="mail", delivery=DURABLE)
+        after = Seen()
+        phone.resume(token, after, timeout=GUARD)
+        publish(source, 150, 160)
+        after.wait(60)
+        assert seen.field("n") + after.field("n") == list(range(160))
+
+
+def test_who_has_it_and_was_started_again_goes_on_by_name_or_token(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, source, _, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token, after = sink.move(), Seen()
+        phone.resume(token, after, timeout=GUARD)
+        publish(source, 100, 150)
+        after.wait(50)
+        phone.close()
+        publish(source, 150, 200)
+        phone = place(make, lab, "phone", tmp_path)
+        phone.resume(token, after, timeout=GUARD)
+        publish(source, 200, 210)
+        after.wait(110)
+        assert after.field("n") == list(range(100, 210))
+        third = place(make, lab, "third", tmp_path)
+        make.together(third, phone, lab)
+        onward = phone.subscriptions["mail"].move()
+        last = Seen()
+        third.resume(onward, last, timeout=GUARD)
+        with pytest.raises(FederationError, match="moved to third"):
+            phone.resume(token, after, timeout=GUARD)
+        publish(source, 210, 220)
+        last.wait(10)
+        assert last.field("n") == list(range(210, 220)) and len(after.events) == 110
+
+
+def test_a_sink_that_pulls_and_one_in_batches_move(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, source = lab_of(make, tmp_path)
+        desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
+        pulling = desk.channel(CHANNEL, Count).subscribe(name="pull", delivery=DURABLE)
+        rows: list[int] = []
+        batches = desk.channel(CHANNEL).subscribe(
+            lambda batch: rows.extend(batch["n"].to_pylist()), name="rows", batch=16, delivery=DURABLE
+        )
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 40)
+        taken = [pulling.get(GUARD).n for _ in range(25)]
+        eventually(lambda: len(rows) == 40, "rows")
+        there = phone.resume(pulling.move(), timeout=GUARD)
+        phone.resume(batches.move(), lambda batch: rows.extend(batch["n"].to_pylist()), batch=16, timeout=GUARD)
+        publish(source, 40, 60)
+        taken += [there.get(GUARD).n for _ in range(35)]
+        eventually(lambda: len(rows) >= 60, "rows")
+        assert taken == list(range(60)) == rows
+
+
+def test_a_subscription_to_a_pattern_of_channels_moves(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab = make("lab", log=Log(tmp_path / "log"), listen=LISTEN)
+        sources = [lab.channel(f"test.room{k}", Count).source("s") for k in range(2)]
+        desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
+        seen, after = Seen(), Seen()
+        sink = desk.subscribe("test.*", seen, "n >= least", params={"least": 2}, name="mail", delivery=DURABLE)
+        make.together()
+        assert desk.until(lambda: all(desk.has_channel(f"test.room{k}") for k in range(2)), GUARD)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        for source in sources:
+            publish(source, 0, 10)
+        seen.wait(16)
+        token = sink.move()
+        for source in sources:
+            publish(source, 10, 20)
+        phone.resume(token, after, timeout=GUARD)
+        for source in sources:
+            publish(source, 20, 30)
+        after.wait(40)
+        assert sorted(after.field("n")) == sorted([*range(10, 30)] * 2)
