@@ -320,12 +320,18 @@ class Node(LocalNode):
     def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """As at any node; where the order is to be the same for all, of the channel in that order. What has moved away
         does not go on here."""
-        if options.delivery.durable and self._moving is not None and not getattr(kind, "moved", False):
-            self._moving.check(name)
+        moving, was = self._moving, None
+        if options.delivery.durable and moving is not None and not issubclass(kind, moving.kind):
+            moving.check(name)
+            was = moving.comes_back(name, asked, options) if kind is Subscription else None
+            if was is not None:
+                kind, more = moving.kind, was
         if options.order != "total":
             made = super()._start(kind, asked, options, name, *more)
             if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):
                 self._engine.discovery.look_again()
+            if moving is not None and was is not None:
+                moving.back(made)
             return made
         from headwater.federation.order.total import in_order, until_sequenced
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import Event, Log, Node, Reliable, i64
-from headwater.errors import FederationError, SubscriptionError
+from headwater.errors import FederationError, StoreError, SubscriptionError
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 
@@ -279,6 +279,72 @@ def test_who_has_it_and_was_started_again_goes_on_by_name_or_token(tmp_path: Pat
         assert last.field("n") == list(range(210, 220)) and len(after.events) == 110
 
 
+def test_one_that_just_vanishes_comes_back_to_what_it_missed(tmp_path: Path) -> None:
+    """In the same process, while others there have had what it missed; and they hear nothing twice."""
+    with nodes() as make:
+        _, source, desk, _, sink, seen = begun(make, tmp_path)
+        beside = Seen()
+        desk.channel(CHANNEL).subscribe(beside, "n >= 100")
+        assert desk.ready(GUARD)
+        seen.wait(100)
+        sink.cancel()
+        publish(source, 100, 200)
+        beside.wait(100)
+        desk.channel(CHANNEL).subscribe(seen, name="mail", delivery=DURABLE)
+        publish(source, 200, 250)
+        seen.wait(250)
+        beside.wait(150)
+        assert seen.field("n") == list(range(250)) and beside.field("n") == list(range(100, 250))
+
+
+def test_of_two_that_show_the_token_at_once_one_gets_it(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, source, _, phone, sink, seen = begun(make, tmp_path)
+        third = place(make, lab, "third", tmp_path)
+        make.together()
+        seen.wait(100)
+        token, got = sink.move(), {"phone": Seen(), "third": Seen()}
+        problems: list[str] = []
+
+        def take(node: Node) -> None:
+            try:
+                node.resume(token, got[node.name], timeout=GUARD)
+            except FederationError as error:
+                problems.append(str(error))
+
+        threads = [threading.Thread(target=take, args=(node,)) for node in (phone, third)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(problems) == 1 and "it was used" in problems[0]
+        publish(source, 100, 120)
+        winner = phone if "mail" in phone.subscriptions else third
+        got[winner.name].wait(20)
+        assert sorted(len(each.events) for each in got.values()) == [0, 20]
+
+
+def test_what_could_not_be_written_at_the_new_place_is_asked_for_again(tmp_path: Path) -> None:
+    """Claimed, and then the disk was full: the sink is nowhere, and the same token brings it."""
+    with nodes() as make:
+        _, source, _, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token, after = sink.move(), Seen()
+
+        def full(*given: Any) -> None:
+            raise StoreError("state: the disk is full")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("headwater.services.moving.register.MoveRegister.take", full)
+            with pytest.raises(StoreError):
+                phone.resume(token, after, timeout=GUARD)
+        assert sink.state == "closed" and "mail" not in phone.subscriptions
+        publish(source, 100, 110)
+        phone.resume(token, after, timeout=GUARD)
+        after.wait(10)
+        assert after.field("n") == list(range(100, 110))
+
+
 def test_a_sink_that_pulls_and_one_in_batches_move(tmp_path: Path) -> None:
     with nodes() as make:
         lab, source = lab_of(make, tmp_path)
@@ -308,7 +374,7 @@ def test_a_subscription_to_a_pattern_of_channels_moves(tmp_path: Path) -> None:
         sources = [lab.channel(f"test.room{k}", Count).source("s") for k in range(2)]
         desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
         seen, after = Seen(), Seen()
-        sink = desk.subscribe("test.*", seen, "n >= least", params={"least": 2}, name="mail", delivery=DURABLE)
+        sink = desk.subscribe("test.*", seen, "n >= :least", params={"least": 2}, name="mail", delivery=DURABLE)
         make.together()
         assert desk.until(lambda: all(desk.has_channel(f"test.room{k}") for k in range(2)), GUARD)
         see(desk, lab)

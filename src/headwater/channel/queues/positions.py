@@ -198,13 +198,15 @@ class Progress:
         # Of a sink that has come from another node: where it is with sources of this one, until it has what it missed.
         self._moved: Points = {}
 
-    def goes_on(self, positions: Points, handed: Points, *, rereads: bool) -> None:
-        """It was at another node, and is done there with these events, and no more: what follows is shown here. With
-        `rereads`, logs are asked for that, since what comes of their sources is not all; nothing has come yet."""
+    def goes_on(self, positions: Points, handed: Points, *, exact: bool, rereads: bool) -> None:
+        """It goes on after these events. With `exact`, it was at another node until now, where it is done with these
+        and has not begun with others: what follows is shown here, also of this node's own sources. With `rereads`, logs
+        are asked for it, since what comes of their sources by itself is not all; nothing has come yet."""
         with self._lock:
             self._done, self._doubt = dict(positions), dict(handed)
-            self._begun.update(positions)
-            self._moved = dict(positions)
+            if exact:
+                self._begun.update(positions)
+                self._moved = dict(positions)
             if rereads:
                 self.gaps = dict(positions)
 

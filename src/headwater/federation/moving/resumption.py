@@ -48,13 +48,15 @@ class Whereabouts:
 
 
 class Resumed(Subscription[Any]):
-    """A subscription that has come from another node. It is held until it is in force everywhere, and is this one's."""
+    """A durable subscription that goes on where it was, at another node or earlier at this one, while others here have
+    had events of the same sources since. It is held until it is in force everywhere; then logs are asked for what it
+    has missed."""
 
     moved = True
 
     def __init__(self, *given: Any) -> None:
         *usual, move, positions, handed, whereabouts = given
-        self._move: SinkMove = move
+        self._move: SinkMove | None = move  # None: it was at this node
         self._whereabouts: Whereabouts = whereabouts
         super().__init__(*usual)
         assert self._progress is not None
@@ -62,12 +64,13 @@ class Resumed(Subscription[Any]):
             channel.name for channel in self.node.channels() if any(each.wants(channel) for each in self._asked)
         ]
         self._new = all(map(whereabouts.is_new, channels)) and not isinstance(self._asked[0].target, Pattern)
-        self._progress.goes_on(positions, handed, rereads=not self._new)
+        self._progress.goes_on(positions, handed, exact=move is not None, rereads=not self._new)
         self._pause(ARRIVING)
 
     def _began(self, attachment: Attachment) -> None:
         super()._began(attachment)
-        self._whereabouts.begin(attachment, self._move, new=self._new)
+        if self._move is not None:
+            self._whereabouts.begin(attachment, self._move, new=self._new)
 
     def arrived(self) -> None:
         """It goes on; what it has missed is asked for."""

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.subscribe import check_seconds
+from headwater.channel.queues.position_keys import LOGGED
 from headwater.channel.services import Service
 from headwater.channel.subscription import Subscription
 from headwater.errors import ConfigError, FederationError, HeadwaterError, SubscriptionError, Unreachable
@@ -33,6 +34,7 @@ from headwater.services.moving.register import MoveRegister
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
+    from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.federation.context import Context
     from headwater.federation.peers.dialogue import Dialogue
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 MOST_SECONDS = 7 * 86_400.0  # for which a token is good
 RETRY_SECONDS = 0.1
+SOON_SECONDS = 0.02  # between two looks whether what was asked for is in force
 CLAIM_SECONDS = 3.0  # for which one answer is waited for, before it is asked again
 ERROR_CHARACTERS = 2000
 LEAVING = "it is on its way to another node"
@@ -55,6 +58,7 @@ class Moving(Service):
     """Of one node. `in_force`: whether all that is wanted of channels is taken up by the nodes that are there."""
 
     name = "moving"
+    kind = Resumed
 
     def __init__(
         self,
@@ -206,6 +210,26 @@ class Moving(Service):
         self._node._end_subscription(subscription, drain=False)
         subscription._mailbox.close(drop=True)  # also of a sink that pulls
 
+    # ── coming back ──
+
+    def comes_back(self, name: str | None, asked: Iterable[Asked], options: Options) -> tuple[Any, ...] | None:
+        """Where a durable subscription was, if it is subscribed again after others here have been sent what it wants:
+        what it has missed is not sent by itself then."""
+        state, delivery = self._node.state, options.delivery
+        if name is None or state is None or options.order == "total" or getattr(delivery, "within", None) is not None:
+            return None
+        positions = state.positions(name)
+        if not any(key.startswith(LOGGED) for key in positions):
+            return None
+        channels = [each.name for each in self._node.channels() if any(one.wants(each) for one in asked)]
+        if all(map(self._whereabouts.is_new, channels)):
+            return None  # who is asked first is told where it was
+        return None, positions, state.handed(name), self._whereabouts
+
+    def back(self, made: Resumed) -> None:
+        """It goes on as soon as it is in force; nobody waits for that."""
+        self._let_go(made, 0.0)
+
     # ── coming ──
 
     def resume(
@@ -234,7 +258,7 @@ class Moving(Service):
         if local and taken is None and sink in self._leaving:  # it has the name until then
             self._at_home(sink, move)
         made: Resumed = self._node._start(
-            Resumed, [asked], made_options, name, move, positions, handed, self._whereabouts
+            Resumed, [asked], made_options, name, move if taken is None else None, positions, handed, self._whereabouts
         )
         try:
             if taken is None:
@@ -289,15 +313,16 @@ class Moving(Service):
         if self._context.scheduler.until(settled, timeout):
             made.arrived()
             return
-        log.warning("subscription %r has moved here, and waits for nodes that have not answered yet", made.name)
+        if timeout:
+            log.warning("subscription %r has moved here, and waits for nodes that have not answered yet", made.name)
 
         def look() -> None:
             if settled():
                 made.arrived()
             elif not self._context.closing:
-                self._context.scheduler.later(RETRY_SECONDS, look)
+                self._context.scheduler.later(SOON_SECONDS, look)
 
-        self._context.scheduler.later(RETRY_SECONDS, look)
+        self._context.scheduler.later(SOON_SECONDS, look)
 
     # ── with the node ──
 
