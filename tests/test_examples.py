@@ -39,6 +39,11 @@ PROMISES = {
         "no event can pass this interest",
         "wide covers narrow: True",
     ],
+    "moving.py": [
+        "home: the token is for the phone\ndesk: subscribe: 'ann': it has moved to the phone",
+        "desk has read [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]\nphone has read [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]",
+        "all of it once, in order: True",
+    ],
     "named_interest.py": [
         "at hall runs @loud/1 for desk: 3 evaluated, 2 passed",
         "of 3 events 1 would not be heard any more: cat",

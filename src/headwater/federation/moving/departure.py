@@ -155,7 +155,7 @@ class Standstill:
             oldest = progress.unsettled(source)
             if key in progress.gaps or oldest is not None:
                 return max(done, 0 if oldest is None else oldest - 1)
-            return max(done, source._reached_by(attachment))
+            return max(done, int(source._reached_by(attachment)))
 
     def _next(self, source: Any) -> int:
         """The last event of a source of this node before those that wait."""

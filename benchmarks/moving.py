@@ -1,0 +1,132 @@
+"""What is seen of a move: the pause of a sink that moves to and fro between two nodes under 10,000 events a second.
+
+python benchmarks/moving.py [--quick]
+
+A lab logs what it publishes, in a process of its own; a durable sink moves between two nodes of this process, over
+loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
+it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
+sink was at, taken by turns with the moves.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+from headwater import Node, Reliable
+from headwater.errors import FederationError
+from headwater.federation.wire.move_requests import ClaimMove
+from headwater_studies.harness.benchmark import Report
+
+GUARD = 60.0  # seconds, against hanging
+RATE = 10_000  # events a second
+MOVES = 40
+REACH = 3.0  # round trips
+CHANNEL, TYPE = "measured.mail", "n: i64"
+
+
+def _publish(folder: str, said: Any) -> None:
+    """The lab: at the rate, in bursts of a millisecond, until it is told to stop."""
+    with Node("lab", listen="tcp/127.0.0.1:0", log=Path(folder) / "log") as lab:
+        source = lab.channel(CHANNEL, TYPE).source("server")
+        said.send(lab.endpoints[0])
+        said.recv()
+        begun, published = monotonic(), 0
+        while not said.poll(0):
+            while published < (monotonic() - begun) * RATE:
+                source.publish(n=published)
+                published += 1
+            sleep(0.001)
+        said.recv()
+        said.send((published, published / (monotonic() - begun)))
+        said.recv()
+
+
+def _round_trip(asker: Any, other: Any) -> float:
+    """A question that is refused, to the node that the sink was at."""
+    engine = asker._engine
+    peer = next(each for each in engine.everyone() if each.name == other.name)
+    start = perf_counter()
+    try:
+        engine.dialogue.ask(peer, ClaimMove(bytes(32), bytes(16)), GUARD)
+    except FederationError:
+        return perf_counter() - start
+    raise AssertionError("expected a refusal, found an answer")
+
+
+class _Reader:
+    """The handler, wherever the sink is: it sees that nothing is missing."""
+
+    def __init__(self) -> None:
+        self.next, self.wrong = 0, 0
+        self.first = threading.Event()
+        self.at = 0.0
+
+    def __call__(self, event: Any) -> None:
+        self.wrong += event.n != self.next
+        self.next = event.n + 1
+        if not self.first.is_set():
+            self.at = perf_counter()
+            self.first.set()
+
+
+def moving(report: Report, quick: bool) -> None:
+    """The median of all moves, and of round trips between them."""
+    folder, (here, there) = tempfile.mkdtemp(), multiprocessing.Pipe()
+    lab = multiprocessing.get_context("spawn").Process(target=_publish, args=(folder, there), daemon=True)
+    lab.start()
+    endpoint, reader = here.recv(), _Reader()
+    pauses, trips = list[float](), list[float]()
+    with (
+        Node("desk", connect=endpoint, listen="tcp/127.0.0.1:0", state=Path(folder) / "desk") as desk,
+        Node("phone", connect=endpoint, listen="tcp/127.0.0.1:0", state=Path(folder) / "phone") as phone,
+    ):
+        assert desk.until(lambda: desk.has_channel(CHANNEL) and "phone" in desk.peers, GUARD)
+        assert phone.until(lambda: phone.has_channel(CHANNEL) and "desk" in phone.peers, GUARD)
+        sink = desk.channel(CHANNEL).subscribe(reader, name="mail", delivery=Reliable(durable=True))
+        assert desk.ready(GUARD)
+        here.send("begin")
+        assert reader.first.wait(GUARD)
+        places = [desk, phone]
+        for number in range(4 if quick else MOVES):
+            old, new = places[number % 2], places[1 - number % 2]
+            trips.append(_round_trip(new, old))
+            sleep(0.1)  # events flow again at the rate
+            start = perf_counter()
+            token = sink.move()
+            reader.first.clear()
+            sink = new.resume(token, reader, timeout=GUARD)
+            assert reader.first.wait(GUARD)
+            pauses.append(reader.at - start)
+        here.send("stop")
+        published, rate = here.recv()
+        assert desk.until(lambda: reader.next >= published, GUARD)
+        here.send("end")
+        lab.join(GUARD)
+    assert not reader.wrong, f"{reader.wrong} events were not the next"
+    pause, trip = statistics.median(pauses), statistics.median(trips)
+    report.add(
+        "a sink moves: pause, in control round trips",
+        pause / trip,
+        REACH,
+        reach=f"at most {REACH:g}",
+        ok=pause <= REACH * trip,
+        unit="",
+        note=f"{pause * 1e3:.1f} ms, and {trip * 1e3:.1f} ms for a round trip, at {rate:,.0f} events/s",
+    )
+
+
+def main() -> None:
+    report = Report("moving", "Moving")
+    moving(report, "--quick" in sys.argv)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

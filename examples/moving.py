@@ -1,0 +1,72 @@
+"""A sink moves: Ann reads at her desk, on the stairs on her phone, and at home; mail is numbered, and none is missing.
+
+python examples/moving.py
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from headwater import Node, Reliable
+from headwater.errors import FederationError, SubscriptionError
+
+
+def main() -> None:
+    """Three places, one sink: it goes on at each where it was at the one before."""
+    folder = Path(tempfile.mkdtemp())
+    with (
+        Node("lab", listen="tcp/127.0.0.1:0", log=folder / "log") as lab,
+        Node("desk", connect=lab.endpoints[0], state=folder / "desk") as desk,
+        Node("phone", connect=lab.endpoints[0], state=folder / "phone") as phone,
+        Node("home", connect=lab.endpoints[0], state=folder / "home") as home,
+    ):
+        places = {"desk": desk, "phone": phone, "home": home}
+        server = lab.channel("tcd.mail", "to: text, n: i64").source("server")
+        read: dict[str, list[int]] = {name: [] for name in places}
+
+        def mail(first: int, last: int) -> None:
+            for n in range(first, last + 1):
+                server.publish(to="ann", n=n)
+                server.publish(to="bob", n=-n)
+
+        def reads(where: str) -> Any:
+            return lambda event: read[where].append(event.n)
+
+        for name, node in places.items():
+            node.until(lambda node=node, name=name: {"lab", *places} - {name} <= {*node.peers}, 60.0)
+        desk.until(lambda: desk.has_channel("tcd.mail"), 60.0)
+        sink = desk.channel("tcd.mail").subscribe(
+            reads("desk"), "to == :who", params={"who": "ann"}, name="ann", delivery=Reliable(durable=True)
+        )
+        desk.ready(60.0)
+        mail(1, 5)
+        lab.flush(60.0)
+
+        token = sink.move(to="phone")
+        mail(6, 10)  # she is on the stairs
+        try:
+            home.resume(token, reads("home"))
+        except FederationError as error:
+            print(f"home: {'for phone' in str(error) and 'the token is for the phone'}")
+        sink = phone.resume(token, reads("phone"))
+        mail(11, 15)
+        lab.flush(60.0)
+        try:
+            desk.channel("tcd.mail").subscribe(reads("desk"), name="ann", delivery=Reliable(durable=True))
+        except SubscriptionError as error:
+            print(f"desk: {str(error).partition(' to phone')[0]} to the phone")
+
+        sink = home.resume(sink.move(), reads("home"))
+        mail(16, 20)
+        lab.flush(60.0)
+        sink = desk.resume(sink.move(), reads("desk"))
+        mail(21, 25)
+        lab.flush(60.0)
+        for name, numbers in read.items():
+            print(f"{name} has read {numbers}")
+        everything = sorted(n for numbers in read.values() for n in numbers)
+        print(f"all of it once, in order: {everything == list(range(1, 26))}")
+
+
+if __name__ == "__main__":
+    main()
