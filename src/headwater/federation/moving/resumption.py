@@ -52,8 +52,6 @@ class Resumed(Subscription[Any]):
     had events of the same sources since. It is held until it is in force everywhere; then logs are asked for what it
     has missed."""
 
-    moved = True
-
     def __init__(self, *given: Any) -> None:
         *usual, move, positions, handed, whereabouts = given
         self._move: SinkMove | None = move  # None: it was at this node
