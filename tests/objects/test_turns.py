@@ -129,6 +129,13 @@ def test_an_action_that_fails_is_undone_alone_and_reported(plant: Node) -> None:
     assert (plant.objects["a.text"], plant.objects["b.text"]) == ("1", "3")
 
 
+def test_of_many_that_fail_it_is_said_how_many_are_not_told(plant: Node) -> None:
+    reacting(plant, Scripted({"go": fires(*[does(put("missing", "x"))] * 70)}))
+    outcome = plant.objects.submit(does(put("a", "go")))
+    assert len(outcome.failures) == 64 and "6 more of this turn that are not told" in outcome.failures[-1].text
+    assert plant.objects.report()["failed"] == 70
+
+
 def test_an_action_that_fails_undoes_its_turn_if_that_is_wanted(plant: Node) -> None:
     told = reacting(
         plant,

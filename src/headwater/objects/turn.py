@@ -75,6 +75,7 @@ class Turns:
         self.reactions = reactions
         self._next, self._last = 1, 0  # numbers of turns that are reserved
         self.queued: list[Transaction] = []  # decoupled ones of this SQLite transaction, for the queue to take
+        self._told = 0  # failures of the turn under way
         self.caused = self.failed = self.undone = self.cuts = 0  # counts, for reports
 
     def react(self, reactions: Reactions) -> None:
@@ -96,7 +97,7 @@ class Turns:
         moment = TurnMoment(self._node, turn, at, self._world, self._outbox.stage)
         marks = self._begin(execute, "turn_")
         outcome = Outcome(True, turn, at)
-        queued = len(self.queued)
+        queued, self._told = len(self.queued), 0
         wrong: Exception | None = None
         try:
             self._cascade(transaction, moment, outcome)
@@ -249,9 +250,12 @@ class Turns:
 
     def _report(self, outcome: Outcome, fired: Fired, text: str) -> None:
         self.failed += 1
-        told = len(outcome.failures)
-        if told < FAILURES_TOLD:
-            outcome.failures += (Failure(fired.trigger, text),)
+        self._told += 1
+        if self._told > FAILURES_TOLD:
+            left_out = self._told - FAILURES_TOLD
+            outcome.failures = outcome.failures[:-1]
+            text = f"{text}; and {left_out:,} more of this turn that {'is' if left_out == 1 else 'are'} not told"
+        outcome.failures += (Failure(fired.trigger, text),)
 
     def _begin(self, execute: Execute, name: str) -> tuple[int, int, object]:
         execute(f"SAVEPOINT {name}")

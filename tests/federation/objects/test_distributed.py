@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_it_fires_when_it_becomes_true_wherever_the_values_are(make: Nodes, tmp_
     assert report["changes"] > 100
     explained = trigger.explain()
     assert "fires when it becomes true that abs(a.x - b.x) > :d" in explained and "north tells a.x" in explained
+    assert re.search(r"decided through \d{4}-\d\d-\d\d \d\d:\d\d", explained)
 
 
 def test_conjuncts_of_one_node_are_decided_there(make: Nodes, tmp_path: Path) -> None:

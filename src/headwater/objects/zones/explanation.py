@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from headwater.objects.zones.coordinator import SECOND, Coordinator
 from headwater.objects.zones.peer import Peer
 from headwater.objects.zones.ranges import Bounds, Range, show_range
@@ -14,8 +16,8 @@ def explain(coordinator: Coordinator) -> str:
     lines = [
         f"fires when it {'becomes true' if coordinator.when == 'becomes' else 'is true at an event'}; "
         f"{'safe zones' if coordinator.gives_zones else 'the simple scheme: every change crosses'}",
-        f"decided through {coordinator.decided}: it {state}"
-        + (f"; declared unknown since {unknown}" if unknown is not None else ""),
+        f"decided through {_time(coordinator.decided)}: it {state}"
+        + (f"; declared unknown since {_time(unknown)}" if unknown is not None else ""),
         f"{counts.messages:,} messages: {counts.received:,} of owners, {counts.sent:,} to them "
         f"({counts.zones:,} zones, {counts.questions:,} questions), {counts.saved:,} saved",
         f"fired {counts.fired:,} times; {counts.unknown / SECOND:g} s were unknown",
@@ -33,10 +35,15 @@ def _owner(peer: Peer, names: tuple[str, ...]) -> list[str]:
         doing = f"reports every change, {SECOND * peer.pace.rate:.3g} a second"
     else:
         doing = f"is silent; messages expected: {_expected(peer)}"
-    lines = [f"{peer.name} {doing}; heard through {peer.heard}"]
+    lines = [f"{peer.name} {doing}; heard through {_time(peer.heard)}"]
     for name, range in zip(names, peer.tail(), strict=True):
         lines.append(f"    {name}: {show_range(range)}")
     return lines
+
+
+def _time(nanoseconds: int) -> str:
+    """By the clock of the home, or of an owner; to be read."""
+    return datetime.fromtimestamp(max(0, nanoseconds) // 1_000_000 / 1000, UTC).isoformat(" ", "milliseconds")
 
 
 def _expected(peer: Peer) -> str:

@@ -321,6 +321,8 @@ class Homes(Observer):
                 moment.notify(Notice(certainty_channel(moment.node, installed.name), CERTAINTY, record))
 
     def _fire(self, installed: Installed, home: Home | None, fired: Fired, moment: Moment) -> None:
+        if home is None:  # it was disabled, or removed, since that was decided
+            return
         type = installed.condition.entries[0].subject
         raw: dict[str, Any] = {
             "time": fired.time // 1000,
@@ -329,7 +331,6 @@ class Homes(Observer):
             "late": fired.late,
         }
         if VALUES in type.record.by_name:
-            assert home is not None
             raw[VALUES] = home.condition.known(fired.area)
         moment.happened(f"decided {installed.name}", type, FIRED, None, type.encode(raw))
 
