@@ -153,6 +153,22 @@ def test_a_home_that_was_away_fires_once_for_what_happened_meanwhile(make: Nodes
     assert fleet.count == 2
 
 
+def test_a_home_begins_again_as_its_program_says_while_an_owner_is_away(make: Nodes, tmp_path: Path) -> None:
+    """A program installs its triggers when it starts. Types of owners that are away are those that it had."""
+    fleet = Fleet(make, tmp_path)
+    fleet.install()
+    before = fleet.desk.engine.triggers.found("far").trigger
+    endpoint = fleet.nodes["desk"].endpoints[0]
+    fleet.close("desk")
+    fleet.close("north")
+    fleet.open("desk", listen=endpoint)
+    fleet.install()
+    assert fleet.desk.engine.triggers.found("far").trigger == before and list(fleet.desk.triggers) == ["far"]
+    fleet.open("north")
+    fleet.move("north", x=150.0)
+    eventually(lambda: fleet.count == 1)
+
+
 def test_other_parameters_count_from_then_on_and_what_is_removed_ends_everywhere(make: Nodes, tmp_path: Path) -> None:
     fleet = Fleet(make, tmp_path)
     trigger = fleet.install()

@@ -18,6 +18,10 @@ class Spreading(Protocol):
         """The objects of this node are open."""
         ...
 
+    def is_there(self, node: str) -> bool:
+        """Whether a node can be asked now."""
+        ...
+
     def type_of(self, node: str, object: str, named: str) -> tuple[str, EventType]:
         """The name and the type of an object of another node; it is asked for it, and waited for."""
         ...

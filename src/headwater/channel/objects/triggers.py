@@ -359,7 +359,15 @@ class HasTriggers:
                 )
             return kept.type, self.engine.types[kept.type].type
 
-        return spread(name, type_of=type_of, scheme=scheme, **given)
+        found = self.engine.triggers.registry.by_name.get(name)
+        return spread(
+            name,
+            type_of=type_of,
+            scheme=scheme,
+            before=None if found is None else found.trigger,
+            away=lambda node: node != self._node.name and not spreading.is_there(node),
+            **given,
+        )
 
     def _announce(self, name: str) -> None:
         """Its notifications, if it has any, can be asked for from now on."""

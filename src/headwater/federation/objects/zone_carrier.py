@@ -80,6 +80,11 @@ class ZoneCarrier:
         objects.watches.carrier = self
         objects.homes.start(self)
 
+    def is_there(self, node: str) -> bool:
+        """Whether a node can be asked now."""
+        peer = self._named(node)
+        return peer is not None and peer.link is not None
+
     def type_of(self, node: str, object: str, named: str) -> tuple[str, EventType]:
         """The type of an object of another node, which is asked for it."""
         from headwater.errors import ObjectError

@@ -100,6 +100,10 @@ class ZoneService(Service):
         for each in self.attached:
             each()
 
+    def is_there(self, node: str) -> bool:
+        """Whether a node can be asked now."""
+        return self.carrier.is_there(node)
+
     def type_of(self, node: str, object: str, named: str) -> tuple[str, EventType]:
         """The type of an object of another node, which is asked for it."""
         return self.carrier.type_of(node, object, named)

@@ -69,10 +69,13 @@ def spread(
     params: Mapping[str, Any] | None,
     scheme: Scheme,
     type: str = "",
+    before: Trigger | None = None,
+    away: Callable[[str], bool] = lambda node: False,
     **more: Any,
 ) -> Spread:
     """The definition of a distributed trigger; ObjectError or InterestError with all that is wrong with it. `type_of`
-    is asked for the types of objects, which may be far away."""
+    is asked for the types of objects, which may be far away; not where an owner is `away` now, and the trigger that has
+    this name `before` says them."""
     if not inputs:
         raise ObjectError(
             f"trigger {name!r}: expected inputs, over which several nodes decide it, found none; "
@@ -85,6 +88,11 @@ def spread(
     typed, fields = dict[str, Input](), list[Field]()
     for key, given in plain.inputs.items():
         place = object_name(given.name, node)
+        known = _as_before(key, Input(str(place), given.type), before)
+        if known is not None and away(place.node):
+            typed[key] = Input(str(place), known[0])
+            fields.append(known[1])
+            continue
         of, found = type_of(place.node, place.object, given.type)
         stored = member_type(found.record, place.member)
         if stored is None:
@@ -106,6 +114,16 @@ def spread(
                               distributed=distributed)  # fmt: skip
     forms_of(made, condition)  # what is too large for an owner is said now
     return Spread(made, condition, _warnings(made, condition))
+
+
+def _as_before(key: str, given: Input, before: Trigger | None) -> tuple[str, Field] | None:
+    """The type of an input in the trigger as it is now, and of what is read of it; None if it is another input."""
+    known = None if before is None else before.inputs.get(key)
+    if before is None or before.distributed is None or known is None:
+        return None
+    if known.name != given.name or given.type not in ("", known.type):
+        return None
+    return known.type, unpacked(before.distributed.inputs).record.by_name[key]
 
 
 def _condition(trigger: Trigger, where: str, record: EventType, inputs: Mapping[str, Input]) -> Split:
