@@ -107,6 +107,7 @@ class Node:
     """
 
     _federated = False  # whether there may be other nodes
+    _asking: Questions | None = None
     state: NodeState | None = None  # where durable subscriptions keep how far they are
 
     def __init__(
@@ -779,9 +780,11 @@ class Node:
 
     def _questions(self) -> Questions:
         """Who asks and who answers here; made when that is first wanted."""
-        from headwater.channel.questions.service import questions_of
+        if self._asking is None:
+            from headwater.channel.questions.service import questions_of
 
-        return questions_of(self)
+            self._asking = questions_of(self)
+        return self._asking
 
     # ── time ──
 

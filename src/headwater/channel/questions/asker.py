@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import count
 from secrets import token_hex
@@ -34,6 +34,7 @@ from headwater.late import asyncio
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.concurrency.bounded_queue import BoundedQueue
     from headwater.channel.contract import NodeContract
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
@@ -104,6 +105,7 @@ class Asker:
         self.id = f"{node.name}/{token_hex(8)}"
         self.type = question_type(channel.type)
         self._asked_type: EventType = channel.type
+        self._class = channel.type.cls
         self._make = self.type.binding.constructor
         self._attrs = channel.type.binding.attrs
         self._numbers = count(1)
@@ -113,6 +115,7 @@ class Asker:
         self._lock = threading.Lock()  # what has become of questions
         self._source: Source | None = None
         self._sink: Any = None
+        self._known: tuple[object, list[BoundedQueue]] = None, []  # by route, where questions go
         self._answers: EventType | None = None
 
     # ── asking ──
@@ -172,7 +175,7 @@ class Asker:
     def _checked(self, event: Any) -> Any:
         """An instance of the channel's class."""
         try:
-            if isinstance(event, self._asked_type.cls):
+            if isinstance(event, self._class):
                 return event
             return self._asked_type.from_dict(event)
         except (EncodeError, TypeError) as error:
@@ -191,23 +194,19 @@ class Asker:
         event = asked.event
         values = [getattr(event, name) for name in self._attrs]
         made = self._make(*values, self.id, asked.number, max(0.0, end - monotonic()), asked.again)
-        record = self.type.encode(made)
+        places, unknown = self._places(source, made)
         if asked.places or asked.open_end:
-            if not self._all_gone(asked, self._places(source, record)[0]):
+            if not self._all_gone(asked, places):
                 return
             asked.again = True  # somebody else may answer
             made = self._make(*values, self.id, asked.number, max(0.0, end - monotonic()), True)
-            record = self.type.encode(made)
-        places, asked.open_end = self._places(source, record)
-        if not places and not asked.open_end:
+        if not places and not unknown:
             if not self._node._federated and not asked.again:
                 raise self._nobody()
             return
-        asked.places = places
+        asked.places, asked.open_end = places, unknown
         self.repeated += asked.again
-        if source._full:
-            source._admit(record)
-        source._send(record, made)
+        source.publish(made)
 
     def _all_gone(self, asked: Asked, present: set[Place]) -> bool:
         """Who of those that have a question is gone; whether nobody is left and somebody else may be asked."""
@@ -224,17 +223,28 @@ class Asker:
                 asked.finish()
             return asked.first
 
-    def _places(self, source: Source, record: bytes) -> tuple[set[Place], bool]:
+    def _places(self, source: Source, made: Any) -> tuple[set[Place], bool]:
         """Where a question would go: which runs of which nodes; and whether also where that is not known."""
         places: set[Place] = set()
         unknown = False
-        for queue in source._flow.reaches(record):
+        for queue in self._queues(source, made):
             place = queue.destination
             if place == UNKNOWN:
                 unknown = True
             elif place != ABSENT:
                 places.add(place if place[0] else (self._node.name, 0))
         return places, unknown
+
+    def _queues(self, source: Source, made: Any) -> Iterable[BoundedQueue]:
+        """Those that it would go into; where all who answer want every question, they are the same for all."""
+        flow = source._flow
+        route = flow.route
+        if route.matching is not None or route.alone or source.channel.derived:
+            return flow.reaches(self.type.encode(made))
+        known = self._known
+        if known[0] is not route:
+            known = self._known = route, list(flow.reaches(self.type.encode(made)))
+        return known[1]
 
     # ── answers ──
 

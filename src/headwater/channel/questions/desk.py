@@ -18,7 +18,7 @@ from headwater.channel.questions.forms import (
     answer_type,
     question_type,
 )
-from headwater.errors import HeadwaterError, QuestionError
+from headwater.errors import EncodeError, HeadwaterError, QuestionError
 from headwater.interest import as_event_type
 
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ class Answering:
         self.subscription: Subscription[Any] = None  # type: ignore[assignment]
         self.interest: Interest | None = None
 
-    def take(self, event: Any, about: About) -> None:
+    def take_plain(self, event: Any) -> None:
+        """One question, as it comes, by a function that wants to know no more of it."""
+        self.take(event, None)
+
+    def take(self, event: Any, about: About | None) -> None:
         """One question, by a plain function."""
         try:
             result = self._handler(*self._arguments(event, about))
@@ -64,13 +68,13 @@ class Answering:
         else:
             self._succeed(event, about, result)
 
-    def _arguments(self, event: Any, about: About) -> tuple[Any, ...]:
+    def _arguments(self, event: Any, about: About | None) -> tuple[Any, ...]:
         asked = self._desk.asked(event)
-        if not self._about:
+        if not self._about or about is None:
             return (asked,)
         return asked, Question(about._source.node, event.question_seconds, event.question_again)
 
-    def _succeed(self, event: Any, about: About, result: Any) -> None:
+    def _succeed(self, event: Any, about: About | None, result: Any) -> None:
         try:
             answer = self._desk.answer_of(result)
         except (HeadwaterError, TypeError) as error:
@@ -79,15 +83,19 @@ class Answering:
         self._desk.answered += 1
         self._desk.say(self, event, about, answer, "")
 
-    def _fail(self, event: Any, about: About, error: Exception) -> None:
+    def _fail(self, event: Any, about: About | None, error: Exception) -> None:
         """The asker gets the text; what led to it stays here."""
         self._desk.failed += 1
-        log.warning("%s: the question of %s raised %s", self, about._source.node, type(error).__name__, exc_info=error)
+        log.warning(
+            "%s: the question of %s raised %s", self, event.question_asker, type(error).__name__, exc_info=error
+        )
         text = f"{type(error).__name__}: {error}"
         self._desk.say(self, event, about, None, text[:ERROR_LENGTH])
 
-    def had(self, about: About) -> bool:
+    def had(self, about: About | None) -> bool:
         """Whether it was here when an event came."""
+        if about is None:  # it is coming just now
+            return True
         if self.subscription is None:  # it is only being made
             return False
         attachments = list(self.subscription._attachments.values())
@@ -127,8 +135,9 @@ class Desk:
         self._source = self._channel.source("answers", type=self._form)
         self._members: dict[str, Answering] = {}
         self._lock = threading.Lock()
-        self._held: deque[tuple[float, bytes, Any]] = deque()  # until when, and what is said
+        self._held: deque[tuple[float, Any]] = deque()  # until when, and what is said
         self._retrying = False
+        self._reached: tuple[object, set[str]] = None, set()  # by route, askers that get what is said to them
         self.answered = self.failed = 0
         self.dropped = 0  # answers whose asker did not want them in time
 
@@ -153,10 +162,11 @@ class Desk:
                 raise QuestionError(f"channel {self.name!r}: answer: expected a new name, found {name!r} in use")
             made = self._members[name] = Answering(self, name, handler)
         try:
-            take = made.atake if is_coroutine(handler) else made.take
-            made.subscription = self._questions.subscribe(
-                take, where, type=self._wide, about=True, failures=0, name=None, **options
-            )
+            take: Any = made.atake if is_coroutine(handler) else made.take
+            dispatch = options.get("dispatch") or self._node.config.dispatch
+            if not takes_about(handler) and take == made.take and getattr(dispatch, "name", dispatch) == "inline":
+                take = made.take_plain
+            made.subscription = self._questions.subscribe(take, where, type=self._wide, failures=0, **options)
             (made.interest,) = {each.entry.interest for each in made.subscription._attachments.values()}
             if made.interest is not None and (made.interest.stateful or made.interest.output is not None):
                 made.subscription.cancel()
@@ -190,7 +200,7 @@ class Desk:
             raise QuestionError(f"expected an answer of type {self.answers.name}, found {type(result).__name__}")
         return self.answers.from_dict(result)
 
-    def _count(self, event: Any, about: About) -> int:
+    def _count(self, event: Any, about: About | None) -> int:
         """How many here have this question: whose interest it satisfies, and who were here when it came."""
         members = list(self._members.values())
         if len(members) <= 1:
@@ -198,37 +208,40 @@ class Desk:
         record = self._wide.encode(event)
         return sum(each.had(about) and (each.interest is None or each.interest.test(record)) for each in members)
 
-    def say(self, member: Answering, event: Any, about: About, answer: Any, problem: str) -> None:
+    def say(self, member: Answering, event: Any, about: About | None, answer: Any, problem: str) -> None:
         """To the asker, and nobody else."""
         made = self._formed(
             event.question_asker, event.question_number, member.name, max(1, self._count(event, about)), problem, answer
         )
         try:
-            record = self._form.encode(made)
-        except HeadwaterError as error:
+            said = self._try(made)
+        except EncodeError as error:
             made = self._formed(made.to, made.number, made.who, made.answerers, str(error)[:ERROR_LENGTH], None)
-            record = self._form.encode(made)
-        if self._try(record, made):
+            said = self._try(made)
+        if said:
             return
         with self._lock:  # the asker is there, but that it wants answers has not come here yet
             if len(self._held) >= HELD:
                 self.dropped += 1
                 return
             until = monotonic() + min(PATIENCE, max(0.0, event.question_seconds))
-            self._held.append((until, record, made))
+            self._held.append((until, made))
             begin, self._retrying = not self._retrying, True
         if begin:
             self._node._timers.call_after(RETRY, self._retry)
 
-    def _try(self, record: bytes, made: Any) -> bool:
+    def _try(self, made: Any) -> bool:
+        """Say it, if its asker is known to want it; whether that is so."""
         source = self._source
         if source.closed:
             return True
-        if next(iter(source._flow.reaches(record)), None) is None:
-            return False
-        if source._full:
-            source._admit(record)
-        source._send(record, made)
+        route, known = self._reached
+        if route is not source._flow.route or made.to not in known:
+            now = source._flow.route
+            if next(iter(source._flow.reaches(self._form.encode(made))), None) is None:
+                return False
+            self._reached = now, {*known, made.to} if now is route and len(known) < MOST else {made.to}
+        source.publish(made)
         return True
 
     def _retry(self) -> None:
@@ -236,7 +249,7 @@ class Desk:
             waiting, self._held = list(self._held), deque()
         left = []
         for item in waiting:
-            if not self._try(item[1], item[2]):
+            if not self._try(item[1]):
                 if item[0] > monotonic():
                     left.append(item)
                 else:
