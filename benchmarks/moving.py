@@ -6,6 +6,8 @@ A lab logs what it publishes, in a process of its own; a durable sink moves betw
 loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
 it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
 sink was at, taken by turns with the moves.
+
+What a question and its answer take is measured too (`moving_questions.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
+import moving_questions
 from headwater import Node, Reliable
 from headwater.errors import FederationError
 from headwater.federation.wire.move_requests import ClaimMove
@@ -125,6 +128,7 @@ def moving(report: Report, quick: bool) -> None:
 def main() -> None:
     report = Report("moving", "Moving")
     moving(report, "--quick" in sys.argv)
+    moving_questions.asking(report, "--quick" in sys.argv)
     report.finish()
 
 
