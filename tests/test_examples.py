@@ -31,6 +31,10 @@ PROMISES = {
         "B has 'x > 10 and y > 10' of A, C has 'x > 10 and y > 10' of A",
         "A hears: B is at (20, 20)\nat B: 1 evaluated, 1 sent\nat C: 1 evaluated, 0 sent\nB has no constraint",
     ],
+    "storm.py": [
+        "the desk got 19 of 1000, and 981 were shed\nwho wants the latest got rooms [0, 999]",
+        "at hall 1000 were looked at for rooms [0, 1, 2], 497 were shed there\nthe desk may have 100 of hall's, so 903",
+    ],
     "study.py": ["loud in room 1", "live and Spark agree", "the report is report.html"],
     "event_types.py": ["ie.tcd.Sighting", "the same event for an older sink", "where"],
     "interests.py": [

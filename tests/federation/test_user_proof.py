@@ -11,7 +11,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from headwater import Node
+from headwater import Node, Rate
 from headwater.errors import ConfigError, SubscriptionError
 from headwater.federation.network import Network
 from headwater.federation.security.decisions import Claim
@@ -216,3 +216,20 @@ def test_a_token_that_is_renewed_in_time_interrupts_nothing(make: Nodes, issuer:
     publish(source, 3, start=50)
     make.flush()
     assert seen(log, 18) == [10 * round + n for round in range(6) for n in range(3)]
+
+
+def test_a_user_has_one_rate_at_whichever_nodes_it_asks(make: Nodes) -> None:
+    limited = Network(security=security("lab"), rates={"user:ann": Rate(0.001, burst=5)})
+    source = make("lab", network=limited).channel(CHANNEL, TYPE).source("door")
+    logs, sinks = [Log() for _ in range(3)], list[Any]()
+    for log, name in zip(logs, ("desk", "bob"), strict=False):
+        node = desk(make, name)
+        sinks.append((node, node.channel(CHANNEL, TYPE).subscribe(log, as_=AsUser("ann", password="a"))))
+    sinks[0][0].channel(CHANNEL, TYPE).subscribe(logs[2])  # of the node itself, which has no limit
+    make.together()
+    make.ready()
+    publish(source)
+    make.flush()
+    assert seen(logs[2], 12) == list(range(12))
+    eventually(lambda: len(logs[0].events) + len(logs[1].events) == 5)
+    assert sum(node.remote_counts(sink)[0].withheld for node, sink in sinks) == 19

@@ -15,6 +15,7 @@ from headwater.channel.routing.limiter import Limiter
 from headwater.errors import HeadwaterError
 from headwater.federation.security.decisions import Claim, identity_of
 from headwater.federation.security.policy import Action, Allow, Deny, Restrict, Verdict
+from headwater.federation.security.rules import Principal
 from headwater.federation.wire.library_requests import Named, unpack_named
 from headwater.federation.wire.requests import Wish, WishRate, unpack_params, unpack_wish
 from headwater.interest import Interest
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from headwater.channel.routing.route import Entry
     from headwater.federation.context import Context
     from headwater.federation.peers.table import Peers
-    from headwater.federation.security.rules import Principal
     from headwater.federation.send.crossing import Crossing
 
 RATE_SECONDS = 1.0  # over which the rate of a channel is measured
@@ -50,6 +50,7 @@ class Asked(NamedTuple):
     text: str = ""
     label: str = ""
     limiter: Limiter | None = None  # of one that has a rate
+    quota: Limiter | None = None  # of the user that it is for
 
     @property
     def user(self) -> str:
@@ -71,6 +72,7 @@ class Grant(NamedTuple):
     asked: Asked | None = None
     stamp: tuple[int, ...] = ()  # of the policies, and of where the user is, by which it was judged
     limiter: Limiter | None = None  # of one that has a rate
+    quota: Limiter | None = None  # of the user that it is for
 
 
 class NamedCode(Protocol):
@@ -107,7 +109,7 @@ class Granting:
         if wish.rate is not None:
             granted = self._rated(principal, channel, wish, claim, wish.rate, granted)
         bare = replace(wish, program=None, params=None, named=b"")
-        asked = Asked(principal, claim, bare, granted.interest, *granted[1:6], granted.limiter)
+        asked = Asked(principal, claim, bare, granted.interest, *granted[1:6], granted.limiter, self._quota(claim))
         return self._restricted(asked, channel, verdict)._replace(stamp=stamp)
 
     def judge(self, asked: Asked, channel: Channel) -> Grant:
@@ -115,6 +117,13 @@ class Granting:
         stamp = self._context.decisions.stamp(asked.user)
         verdict = self._ask(asked.principal, "subscribe", channel, asked.claim)
         return self._restricted(asked, channel, verdict)._replace(stamp=stamp)
+
+    def _quota(self, claim: Claim) -> Limiter | None:
+        """What the user may have of this node that a wish is for, at whichever nodes it asks."""
+        if not claim.user:
+            return None
+        groups = self._context.decisions.groups_of(claim.user)
+        return self._context.quotas.of(Principal(claim.user, "password", "", groups), "")
 
     def _rated(
         self, principal: Principal, channel: Channel, wish: Wish, claim: Claim, rate: WishRate, granted: Grant
@@ -298,7 +307,7 @@ def user_of(principal: Principal, claim: Claim) -> str:
 def _plain_grant(asked: Asked) -> Grant:
     """What was asked for, as if there were no policies."""
     given = asked.zones, asked.cost, asked.size, asked.text, asked.label
-    return Grant(asked.wanted, *given, limiter=asked.limiter, asked=asked)
+    return Grant(asked.wanted, *given, limiter=asked.limiter, quota=asked.quota, asked=asked)
 
 
 def _plain(channel: Channel, interest: Interest) -> bool:

@@ -320,7 +320,7 @@ class Installer:
 
     def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: FilteredMember) -> list[Move]:
         made = None if grant.interest is None or grant.interest.whole_at is None else grant.interest.output
-        member = TaggedMember(crossing, wish.tag, made, grant.limiter) if wish.tagged else merged
+        member = TaggedMember(crossing, wish.tag, made, grant.limiter, grant.quota) if wish.tagged else merged
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
         crossing.take(wish, entry, member, cost=grant.cost, size=grant.size, label=grant.label)
         crossing.asked[wish.tag] = grant

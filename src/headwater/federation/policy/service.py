@@ -399,7 +399,7 @@ class PolicyService(Service):
         unless others are given."""
         if isinstance(user, Identity):
             return self._decisions.judge(user, action, channel)
-        known = self._decisions._groups_of(user) if groups is None else tuple(groups)
+        known = self._decisions.groups_of(user) if groups is None else tuple(groups)
         how: Known = "password" if groups is not None or user in self._context.security.users_by_name() else "vouched"
         identity = Identity(user=user, groups=known, device_kind=device_kind, node=self._context.id, how=how)
         return self._decisions.judge(identity, action, channel)

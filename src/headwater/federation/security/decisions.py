@@ -93,7 +93,7 @@ class Decisions:
         verdict = self.security.decide(principal, "vouch", channel)
         if not isinstance(verdict, Allow):
             return Deny(f"nothing proves that it asks for user {claim.user!r}: {verdict.why}")
-        groups = self._groups_of(claim.user)
+        groups = self.groups_of(claim.user)
         return Identity(
             user=claim.user,
             groups=groups,
@@ -103,7 +103,7 @@ class Decisions:
             how="vouched",
         )
 
-    def _groups_of(self, user: str) -> tuple[str, ...]:
+    def groups_of(self, user: str) -> tuple[str, ...]:
         """The groups that this node knows a user to be in. A node that vouches for users does not say which."""
         found = self.security.users_by_name().get(user)
         return () if found is None else _split(found.groups)[0]

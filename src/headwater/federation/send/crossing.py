@@ -52,6 +52,7 @@ class CrossingMember(Bystander):
     width = 0
     tag = passed = 0
     limiter: Limiter | None = None  # of a wish that has a rate
+    withheld = 0  # events beyond what the user may have whom it is for
     local = False
     bypass: Any = None
     quick = None
@@ -100,10 +101,17 @@ class TaggedMember(CrossingMember):
     themselves are tagged so."""
 
     def __init__(
-        self, crossing: Crossing, tag: int, marks: EventType | None = None, limiter: Limiter | None = None
+        self,
+        crossing: Crossing,
+        tag: int,
+        marks: EventType | None = None,
+        limiter: Limiter | None = None,
+        quota: Limiter | None = None,
     ) -> None:
+        """`limiter` is that of its rate; `quota`, of what the user may have that it is for."""
         super().__init__(crossing)
         self.tag, self._marks, self.limiter = tag, marks, limiter
+        self._quota = None if quota is crossing.quota else quota  # what the node may have is seen to by its lanes
         self.passed = 0
 
     def tag_of(self, record: bytes) -> int:
@@ -114,6 +122,9 @@ class TaggedMember(CrossingMember):
         lane = self.crossing.lane(letter.source)
         if lane is not None:
             if self.limiter is not None and (lane.leaves_to_log or not self.limiter.admits(letter)):
+                return
+            if self._quota is not None and not lane.waits_its_turn and not self._quota.admits(letter):
+                self.withheld += 1
                 return
             lane.tagging = True
             self.passed += 1
@@ -126,6 +137,12 @@ class TaggedMember(CrossingMember):
         if lane is not None:
             if self.limiter is not None:
                 some = None if lane.leaves_to_log else self.limiter.admitted(chunk, self._records)
+                if some is None:
+                    return
+                chunk, n = some, len(some)
+            if self._quota is not None and not lane.waits_its_turn:
+                some = self._quota.admitted(chunk, self._records)
+                self.withheld += n - (0 if some is None else len(some))
                 if some is None:
                     return
                 chunk, n = some, len(some)

@@ -86,7 +86,7 @@ class Counting:
             counts[tag] = evaluated, passed, unclear, how, why
         members = [(tag, member) for tag, (_, member) in crossing.wishes.items()]
         shed = {tag: member.limiter.shed for tag, member in members if member.limiter is not None}
-        return Told(counts, crossed, shed, crossing.withheld)
+        return Told(counts, crossed, shed, crossing.withheld + sum(member.withheld for _, member in members))
 
     def _flows(self) -> list[Flow]:
         channel = self._crossing.channel
