@@ -51,7 +51,8 @@ class _Building:
             policies=Policies(by="hq"),
         )
         where = {"listen": "tls/127.0.0.1:0"} if self._first is None else {"connect": self._first.endpoints[0]}
-        made = self._stack.enter_context(Node(name, network=Network(security=security), **where))
+        state = self._folder / "hq.sqlite" if name == "hq" else None  # a policy node keeps its policies
+        made = self._stack.enter_context(Node(name, network=Network(security=security), state=state, **where))
         self._first = self._first or made
         return made
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from headwater import Log, Node, Reliable
+from headwater import Log, Network, Node, Reliable
+from headwater.cli import main
 from headwater.federation.policy import whereabouts
 from headwater.federation.policy.whereabouts import Whereabouts
 from headwater.federation.security import decisions as module
 from headwater.federation.security.decisions import Decisions
 from headwater.federation.security.settings import Security
+from headwater.federation.wire.policy_requests import TellPolicies
 from headwater.policy import ChannelPolicy, Clause, Identity, Location, shown
 from headwater.testing import ManualClock
 from tests.disk import full
@@ -120,9 +122,42 @@ def test_a_flood_of_moves_takes_no_more_room_and_no_move_is_missed(monkeypatch: 
 # ── bad luck ──
 
 
+def test_a_policy_node_that_may_have_forgotten_some_opens_nothing(make: Nodes, authority: Path, tmp_path: Path) -> None:
+    lab = joined(make, authority, "lab", {"by": ["other", "reader"]})
+    brief = joined(make, authority, "other", {"by": ["other", "reader"]})  # as a command is: it keeps nothing
+    make.together()
+    brief.policies.set(shows("true"))
+    engine: Any = lab._engine
+    asked = engine.dialogue.ask(engine.peers[brief.id], TellPolicies())
+    assert len(asked.documents) == 1 and not asked.complete
+    lab.policies._refresh(engine.peers[brief.id])
+    assert lab.report().services["policies"]["closed"] and not lab.policies.why("ann", "another.channel")
+    hq = joined(make, authority, "reader", {"by": ["other", "reader"]}, state=tmp_path / "hq.db")
+    make.together()
+    eventually(lambda: held(hq) == {"sightings": 1})  # policy nodes ask each other
+    eventually(lambda: bool(lab.policies.why("ann", "another.channel")))
+
+
+def test_without_certificates_policies_are_known_by_a_key_that_a_state_keeps(
+    make: Nodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy", "key", str(tmp_path / "hq.sqlite")]) == 0
+    key = capsys.readouterr().out.strip()
+    lab = make("lab", network=Network(security=Security(policies={"by": key})))
+    file = tmp_path / "p.toml"
+    file.write_text(f'name = "p"\nchannel = "{CHANNEL}"\ntype = "{TYPE}"\nshow = "who = :user"\n')
+    there = ["--connect", lab.endpoints[0]]
+    assert main(["policy", "set", str(file), *there]) == 2
+    assert "found one that is gone with this command" in capsys.readouterr().err
+    assert main(["policy", "set", str(file), "--state", str(tmp_path / "hq.sqlite"), *there]) == 0
+    assert "in force at lab" in capsys.readouterr().out and held(lab) == {"p": 1}
+    assert main(["policy", "why", "bob", CHANNEL, "--policy", str(file), "--action", "sbscribe"]) == 2
+    assert "did you mean 'subscribe'?" in capsys.readouterr().err
+
+
 def test_a_revocation_holds_on_a_full_disk_too(make: Nodes, authority: Path, tmp_path: Path) -> None:
     lab = joined(make, authority, "lab", BY_OTHER, state=tmp_path / "lab.db")
-    hq = joined(make, authority, "other", BY_OTHER)
+    hq = joined(make, authority, "other", BY_OTHER, state=tmp_path / "hq.db")
     source = lab.channel("ie.tcd.sighting", TYPE).source("door")
     make.together()
     hq.policies.set(shows("true"))

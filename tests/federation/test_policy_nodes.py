@@ -63,9 +63,11 @@ def held(node: Node) -> dict[str, int]:
 BY_OTHER = {"by": "other"}  # the node called "other" sets policies
 
 
-def test_a_policy_is_in_force_everywhere_and_latecomers_ask_for_it(make: Nodes, authority: Path) -> None:
+def test_a_policy_is_in_force_everywhere_and_latecomers_ask_for_it(
+    make: Nodes, authority: Path, tmp_path: Path
+) -> None:
     lab = joined(make, authority, "lab", BY_OTHER)
-    hq = joined(make, authority, "other", BY_OTHER)
+    hq = joined(make, authority, "other", BY_OTHER, state=tmp_path / "hq.db")
     desk = joined(make, authority, "desk")
     source, log = lab.channel(CHANNEL, TYPE).source("door"), Log()
     sink = desk.channel(CHANNEL, TYPE).subscribe(log)
@@ -165,6 +167,8 @@ def test_whose_policies_hold_is_checked() -> None:
     assert [each.place for each in found.value.problems] == ["policies: by", "policies: channels", "policies: lease"]
     with pytest.raises(ConfigError, match="who may sign policies"):
         Security(policies={"lease": 3})
+    with pytest.raises(ConfigError, match='as there is no authority: key: and a fingerprint, found "user:ann"'):
+        Security(policies={"by": ["key:" + "0" * 32, "user:ann"]})
     assert Policies(by="key:" + "0" * 32).pins("0" * 64) and not Policies(by="hq").pins("0" * 64)
 
 

@@ -9,6 +9,7 @@ import pytest
 from headwater import Node, Reliable
 from headwater.errors import FederationError, SubscriptionError
 from headwater.names import NameChange, Names, NameUnresolved
+from headwater.policy import ChannelPolicy, Clause
 from headwater.testing import Recorder, eventually
 from tests.federation.naming.campus import GUARD, Campus, address_of, campus
 
@@ -59,6 +60,32 @@ def test_a_source_in_another_federation_is_found_by_name_and_nobody_else_there(m
         front.publish(open=False, n=11)
         assert heard.wait(4)[-1].n == 11
         eventually(lambda: told == [(0, "front")], "the other has had its one")
+
+
+def test_what_is_found_by_name_is_shown_as_far_as_the_policy_of_its_node_lets(made: Campus) -> None:
+    tcd, ucc = two_domains(made)
+    desk, porter = made.node("desk", tcd), made.node("porter", ucc)
+    looking, having = made.use(desk, tcd), made.use(porter, ucc)
+    front = porter.channel(DOOR, "open: bool, n: i64").source("front")
+
+    def policy(show: str) -> ChannelPolicy:
+        return ChannelPolicy(name="doors", channel=DOOR, type="open: bool, n: i64", clauses=[Clause(show=show)])
+
+    porter.policies.set(policy("n % 2 = 0"))
+    having.advertise(DOOR)
+    heard: Recorder = Recorder()
+    with looking.subscribe(DOOR, heard, "n > 3") as subscription:
+        assert subscription.ready(GUARD), subscription.missing
+        for number in range(10):
+            front.publish(open=True, n=number)
+        assert [event.n for event in heard.wait(3)] == [4, 6, 8]
+        porter.policies.set(policy(""))  # of what was found by name nothing is shown any more, and that is said
+        eventually(lambda: 'policy "doors" version 2' in str(subscription.refused))
+        front.publish(open=True, n=10)
+        porter.policies.set(policy("true"))
+        eventually(lambda: not subscription.refused)
+        front.publish(open=True, n=12)
+        assert [event.n for event in heard.wait(4)] == [4, 6, 8, 12]
 
 
 def test_a_name_is_watched_and_a_subscription_follows_its_sources(made: Campus) -> None:

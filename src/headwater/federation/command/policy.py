@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.arguments import given_params
 from headwater.errors import FederationError
+from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from headwater.federation.command.command import Joining
@@ -21,7 +23,10 @@ examples:
   headwater policy why ann ie.tcd.door --node lab --connect 127.0.0.1:7447 --security hq.toml
   headwater policy set sightings.toml --connect 127.0.0.1:7447 --security hq.toml
   headwater policy list --connect 127.0.0.1:7447
+  headwater policy key hq.sqlite          what others write, as policies.by, where there are no certificates
+  headwater policy set sightings.toml --state hq.sqlite --connect 127.0.0.1:7447
 """
+NAME = "policy"  # of the node of a command, under which a state keeps its key
 Joins = Callable[[argparse.Namespace], "Joining"]
 
 
@@ -48,8 +53,12 @@ def add_policy(commands: Any, add_joining: Callable[[argparse.ArgumentParser], o
     put.add_argument("--lasts", type=float, metavar="SECONDS", help="for which it is good (default: for good)")
     lift = kind("lift", "have a policy hold no more", _lift)
     lift.add_argument("policy", help="its name")
+    key = kind("key", "the key that a state keeps, by which others know who sets policies", _key)
+    key.add_argument("state", type=Path, metavar="FILE", help="made if it is not there yet")
+    key.add_argument("--name", default=NAME, help="of the node (default: %(default)s)")
     for each in (put, lift, kind("list", "the policies that nodes hold", _list)):
         add_joining(each)
+        each.add_argument("--state", type=Path, metavar="FILE", help="where the key is kept that signs")
     why = kind("why", "what is decided of a user on a channel, and why", _why)
     why.add_argument("user")
     why.add_argument("channel")
@@ -61,6 +70,7 @@ def add_policy(commands: Any, add_joining: Callable[[argparse.ArgumentParser], o
     why.add_argument("--action", default="subscribe", help="what is asked for (default: %(default)s)")
     why.add_argument("--node", help="which node is to say so (default: all)")
     add_joining(why)
+    why.add_argument("--state", type=Path, metavar="FILE", help="where the key is kept by which this node is known")
 
 
 def _check(args: argparse.Namespace, joining: Joins) -> int:
@@ -75,12 +85,17 @@ def _check(args: argparse.Namespace, joining: Joins) -> int:
 
 def _why(args: argparse.Namespace, joining: Joins) -> int:
     """From a file, as far as that knows; or as nodes answer it."""
+    from headwater.services.policy.verdicts import ACTIONS, Allow, Restrict
+
+    if args.action not in ACTIONS:
+        meant = did_you_mean(args.action, ACTIONS)
+        found = f"--action: expected one of {', '.join(ACTIONS)}, found {args.action!r}"
+        raise FederationError(found if meant is None else f"{found}; {meant}")
     if args.policy is None:
         return _why_there(args, joining)
     from headwater.services.policy.book import InForce, PolicyBook
     from headwater.services.policy.channel_policy import ChannelPolicy
     from headwater.services.policy.identity import Identity
-    from headwater.services.policy.verdicts import Allow, Restrict
 
     policy = ChannelPolicy.load(args.policy)
     if not policy.about(args.channel):
@@ -110,6 +125,8 @@ def _why(args: argparse.Namespace, joining: Joins) -> int:
 @contextmanager
 def _joined(args: argparse.Namespace, joining: Joins) -> Iterator[Any]:
     """A node, once others are there."""
+    if args.name is None and args.state is not None:
+        args.name = NAME  # under which its key is found again
     with joining(args).node() as node:
         if not node.until(lambda: bool(node.peers), args.wait):
             raise FederationError("expected another node in the federation, found none (--wait)")
@@ -135,16 +152,37 @@ def _set(args: argparse.Namespace, joining: Joins) -> int:
 
     policy = ChannelPolicy.load(args.file)
     with _joined(args, joining) as node:
+        _must_be_kept(node)
         after = node.policies.newest_anywhere(policy.name)
         return _said(node.name, node.policies.set(policy, lasts=args.lasts, after=after))
 
 
 def _lift(args: argparse.Namespace, joining: Joins) -> int:
     with _joined(args, joining) as node:
+        _must_be_kept(node)
         after = node.policies.newest_anywhere(args.policy)
         if not after:
             raise FederationError(f"expected the name of a policy that some node holds, found {args.policy!r}")
         return _said(node.name, node.policies.lift(args.policy, after=after))
+
+
+def _must_be_kept(here: Any) -> None:
+    """Nodes obey a certificate, or a key that they know beforehand: no other can be theirs."""
+    if here.state is None and not here._engine.keyring.credentials.identity.chain:
+        raise FederationError(
+            "expected a key that other nodes can know, found one that is gone with this command; give --state FILE, "
+            "or a certificate (--security)"
+        )
+
+
+def _key(args: argparse.Namespace, joining: Joins) -> int:
+    from headwater.federation.node import Node
+
+    with Node(args.name, state=args.state, network={"listen": "tcp/127.0.0.1:0"}) as node:
+        engine = node._engine
+        assert engine is not None
+        print(f"key:{engine.keyring.credentials.identity.fingerprint}")
+    return 0
 
 
 def _said(here: str, change: PolicyChange) -> int:

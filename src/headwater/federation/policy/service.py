@@ -116,6 +116,9 @@ class PolicyService(Service):
             decisions.closed = self._why_closed
         else:
             decisions.closed = self._why_expired
+        if self._settings is not None and self._sets and self._context.node.state is None:
+            log.info("node %s: policies that it sets are in its memory only: others do not take its word that there "
+                     "are no more (state=)", self._context.name)  # fmt: skip
         for problem in self._holding.open():
             log.error("node %s: %s", self._context.name, problem)
         self._follow()
@@ -283,7 +286,7 @@ class PolicyService(Service):
                 return PoliciesAre(found, more=True)
             found.append(data)
             size += len(data)
-        return PoliciesAre(found)
+        return PoliciesAre(found, complete=self._context.node.state is not None)
 
     def _policy_nodes(self) -> list[Peer]:
         settings = self._settings
@@ -307,8 +310,9 @@ class PolicyService(Service):
                     self._context.offences.note(peer.id, f"of its policies: {error}")
             if not answer.more or self._holding.known() == before:
                 break
-        self.freshness.heard(peer.id, asked)
-        self._look()
+        if answer.complete:
+            self.freshness.heard(peer.id, asked)
+            self._look()
 
     # ── time ──
 
@@ -319,15 +323,9 @@ class PolicyService(Service):
         """What is not heard any more is closed, what is over holds no more, and policy nodes are asked again."""
         self._whereabouts.expire()
         settings = self._settings
+        if settings is not None:
+            self._ask_again()
         if settings is not None and not self._sets:
-            nodes = self._policy_nodes()
-            self.freshness.present({peer.id for peer in nodes})
-            now = monotonic()
-            for peer in nodes:
-                if now - self._asking.get(peer.id, -1e9) >= self.freshness.period:
-                    self._asking[peer.id] = now
-                    self._work(partial(self._refresh, peer))
-            self._asking = {node: when for node, when in self._asking.items() if any(node == each.id for each in nodes)}
             why = self.freshness.why_not()
             with self._lock:
                 turned, self._closed_for = bool(why) != bool(self._closed_for), why
@@ -336,6 +334,17 @@ class PolicyService(Service):
                 self._decisions.changed()
                 self._changed(settings.needed)
         self._look_at_ends()
+
+    def _ask_again(self) -> None:
+        """Ask policy nodes that were not asked for a while; they ask each other as well."""
+        nodes = self._policy_nodes()
+        self.freshness.present({peer.id for peer in nodes})
+        now = monotonic()
+        for peer in nodes:
+            if now - self._asking.get(peer.id, -1e9) >= self.freshness.period:
+                self._asking[peer.id] = now
+                self._work(partial(self._refresh, peer))
+        self._asking = {node: when for node, when in self._asking.items() if any(node == each.id for each in nodes)}
 
     def _look_at_ends(self) -> None:
         now = time.time_ns()

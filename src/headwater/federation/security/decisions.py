@@ -182,7 +182,9 @@ class Decisions:
             verdict = self.book.decide(identity, action, channel, self.place)
         except HeadwaterError as error:  # whatever it is, nothing is let through
             return Deny(f"the policies of {channel} could not decide: {error}", lasting=False)
-        return Allow(f"no policy of {channel} is about that") if verdict is None else verdict
+        if verdict is not None:
+            return verdict
+        return Allow(f"no policy of {channel} is {'about that' if self.book.governing(channel) else 'known here'}")
 
     def governed(self, channel: str) -> bool:
         """Whether there are policies of a channel, or there should be."""

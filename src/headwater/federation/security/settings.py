@@ -438,6 +438,8 @@ def _contradictions(security: Security, users: Mapping[str, User]) -> list[Confi
             found.append(ConfigProblem("Security: policy", f"an object with {methods}", show(security.policy)))
         if security.rules is not None:
             found.append(ConfigProblem("Security: rules", "rules or a policy", "both"))
+    if isinstance(security.policies, Policies):
+        found += _unsigned(security.policies, security.authority is not None)
     if security.verify_hosts and security.authority is None:
         found.append(ConfigProblem("Security: verify_hosts", "certificates, whose hosts can be verified", "none"))
     return found
@@ -454,6 +456,17 @@ def _read_issuers(given: Any, problems: list[ConfigProblem]) -> tuple[Issuer, ..
         except ConfigError as error:
             problems += error.problems
     return tuple(found)
+
+
+def _unsigned(policies: Policies, certified: bool) -> list[ConfigProblem]:
+    """Those of whom no document could ever be verified: users prove who they are to a node that they talk to, and what
+    is signed is known by its signer's certificate, or key."""
+    bad = [each for each in policies.by if (each.startswith("user:") if certified else not each.startswith("key:"))]
+    if not bad:
+        return []
+    expected = "who has a certificate" if certified else "keys, as there is no authority: key: and a fingerprint"
+    hint = "`headwater policy key` says which one a node's state has"
+    return [ConfigProblem("policies: by", expected, show(bad[0]), "" if certified else hint)]
 
 
 def _is_right(user: str, password: str, users: Mapping[str, User]) -> bool:

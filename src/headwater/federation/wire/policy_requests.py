@@ -27,10 +27,12 @@ class PolicyInForce(msgspec.Struct, frozen=True, tag=True):
 
 
 class PoliciesAre(msgspec.Struct, frozen=True, tag=True):
-    """Documents that who asks does not have in these versions, and whether there are more."""
+    """Documents that who asks does not have in these versions, and whether there are more. `complete`: it keeps them,
+    and vouches that there are no others; who has no state may have forgotten some."""
 
     documents: Annotated[list[_Document], Meta(max_length=MOST_POLICIES)]
     more: bool = False
+    complete: bool = False
 
 
 class PolicyWhy(msgspec.Struct, frozen=True, tag=True):
