@@ -91,7 +91,7 @@ class ObjectEngine:
         self._world = World(self.types, execute)
         self.triggers = Triggers(node, self._type_named, channel_type, self.methods)
         for observer in observers:
-            observer.type_named = self._type_named
+            observer.type_named, observer.numbers_of = self._type_named, self._numbers_of
         reactions = Observed(self.triggers, self.triggers.journal, observers)
         for each in (TRIGGERS, *(each.tables for each in observers if each.tables is not None)):
             state.tables(each)
@@ -140,6 +140,9 @@ class ObjectEngine:
         self._world.forget()
         self.outbox.forget()
         self.turns.reactions.forget()
+
+    def _numbers_of(self, type: EventType) -> list[int]:
+        return [each.number for each in self.types.values() if each.type == type]
 
     def _type_named(self, name: str) -> EventType | None:
         found = self.types.get(name)

@@ -40,6 +40,7 @@ class Observer:
     def __init__(self) -> None:
         self.journal = Journal()  # that of its node's turns, once it is one of a node's
         self.type_named: Callable[[str], EventType | None] = lambda name: None  # the types of that node's objects
+        self.numbers_of: Callable[[EventType], Sequence[int]] = lambda type: ()  # of those that are alike, in the file
 
     @property
     def errands(self) -> Mapping[str, Errand]:

@@ -16,6 +16,7 @@ from headwater.federation.objects.budgets import Budgets
 from headwater.federation.wire.object_requests import SubmitTransaction
 from headwater.objects import expressions
 from headwater.objects.operations import Guard, Invoke, Raise, Transaction, pack, unpack_outcome
+from headwater.objects.replicas import owner
 from headwater.objects.triggers.definition import over
 from headwater.testing import eventually
 from tests.federation.nodes import GUARD, Nodes, nodes
@@ -137,6 +138,28 @@ def test_triggers_that_would_cost_every_event_too_much_are_refused(
         for number in range(1000):  # each by itself is little
             plant.remote.trigger(f"t{number}", on="tank", when="each", where=short.format(number))
     assert len(plant.objects.triggers) > 5
+
+
+def test_who_asks_for_too_much_again_and_again_uses_up_its_budget(
+    make: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that is too large is found to be so in a turn, which others wait for."""
+    plant = Plant(make, tmp_path)
+    with plant.objects.transaction() as t:
+        for number in range(3):
+            t.create(f"tanks/{number}", "Tank", level=0.0)
+    monkeypatch.setattr(owner, "MOST_OBJECTS", 2)
+    server: Any = plant.owner.services.get("objects for others")
+    server._opened()[0]._budgets.rate = 1e-9
+    said, turns = list[str](), list[int]()
+    for number in range(10):
+        with pytest.raises(FederationError) as found:
+            plant.remote.replica("**", type="Tank", bound={"level": float(number)})
+        said.append(str(found.value))
+        turns.append(plant.turns)
+    assert "expected at most 2 objects in one" in said[0]
+    assert "triggers and replicas of one node to take" in said[-1] and turns[-1] == turns[-2]
+    assert plant.remote.get("tanks/1") is not None  # without any, it goes on
 
 
 def test_triggers_that_would_remember_too_much_are_refused(make: Nodes, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from headwater.federation.wire.requests import Accepted, pack_type
 from headwater.objects.object_types import CHANNEL
 from headwater.objects.replicas import quality
 from headwater.objects.replicas import spec as specs
-from headwater.objects.replicas.owner import holding, releasing
+from headwater.objects.replicas.owner import TOOK, holding, releasing
 
 if TYPE_CHECKING:
     from headwater.channel.objects.service import Objects
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.objects.replicas.spec import ReplicaSpec
     from headwater.types import EventType
 
+REFUSED_SECONDS = 0.2  # of the processor that a turn may have taken which has found that it is too much, about
 LEASE_SECONDS = 3600.0  # that a replica is held after its holder has last said so
 
 
@@ -57,11 +58,22 @@ class ReplicaServer:
         packed = pack_type(type)
         if packed is None:
             raise ObjectError(f"replica of {spec.pattern!r}: expected a type that can be told, found {spec.type!r}")
-        at = run(self._objects, holding(spec, caller.peer.id, int(LEASE_SECONDS * 1e6))).at
+        at = self._held(caller.peer.id, spec)
         engine.announce(spec.channel, type)
         self._begins_anew(caller, spec.channel)
         rates = {name: (each.per_second, each.burst) for name, each in engine.rates.by_type.get(spec.type, {}).items()}
         return ReplicaIs(spec.channel, packed, LEASE_SECONDS, at, rates)
+
+    def _held(self, node: str, spec: ReplicaSpec) -> int:
+        """When its turn was. What that has taken is of the budget of the node: all of its objects are looked at."""
+        self._budgets.check(node)
+        took = REFUSED_SECONDS
+        try:
+            outcome = run(self._objects, holding(spec, node, int(LEASE_SECONDS * 1e6)))
+            took = outcome.results[TOOK] / 1e9
+            return outcome.at
+        finally:
+            self._budgets.spend(node, took)
 
     def _begins_anew(self, caller: Caller, channel: str) -> None:
         """It is told again how far what replicas are told has come: it takes nothing any more for what it has heard

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +38,7 @@ MOST_REPLICAS = 4_096  # of a node's objects
 MOST_HELD = 256  # by one other node
 MOST_OBJECTS = 10_000  # in one
 MOST_OBJECTS_HELD = 100_000  # by one other node, in all of its replicas together
+TOOK = "took"  # the result of holding one: nanoseconds of the processor
 HOLD, RELEASE, DUE = "hold replica", "release replica", "replicas due"
 
 
@@ -241,7 +243,8 @@ class Replicas(Observer):
     # ── errands ──
 
     def _hold(self, operation: Administer, moment: Moment) -> Any:
-        """A node holds a replica, from now on or still: how many objects are in it."""
+        """A node holds a replica, from now on or still: how much of the turn that has taken, in nanoseconds."""
+        began = thread_time_ns()
         asked = _HOLDING.decode(operation.body)
         spec = specs.unpack(asked.spec)
         self._sweep(moment)
@@ -255,7 +258,7 @@ class Replicas(Observer):
         held.holders[asked.holder] = until
         tables.hold(moment.execute, held.number, asked.holder, until)
         self.journal.did(lambda: _put_back(held.holders, asked.holder, before))
-        return len(held.tracker.told)
+        return thread_time_ns() - began
 
     def _begin(self, spec: ReplicaSpec, holder: str, moment: Moment) -> Held:
         """All objects that it is of are in it; nobody is told of that."""
@@ -270,8 +273,8 @@ class Replicas(Observer):
         held = self.held[spec.number] = Held(spec, form)
         self.journal.did(lambda: self.held.pop(held.number))
         tables.add(moment.execute, held.number, specs.pack(spec), packed(form))
-        prefix, after = held.pattern.prefix, ""
-        while names := tables.objects_from(moment.execute, prefix, after):
+        prefix, after, types = held.pattern.prefix, "", self.numbers_of(form)
+        while names := tables.objects_from(moment.execute, types, prefix, after):
             for name in names:
                 found = moment.value(name)
                 if found is not None and held.wants(name, found[0]):
@@ -356,8 +359,8 @@ def _put_back(holders: dict[str, int], holder: str, before: int | None) -> None:
 
 
 def holding(spec: ReplicaSpec, holder: str, lease: int) -> Administer:
-    """The operation by which a node holds a replica for so many microseconds more; its result: how many objects."""
-    return Administer(HOLD, spec.type, msgspec.msgpack.encode(Holding(specs.pack(spec), holder, lease)), "objects")
+    """The operation by which a node holds a replica for so many microseconds more; its result: how long it took."""
+    return Administer(HOLD, spec.type, msgspec.msgpack.encode(Holding(specs.pack(spec), holder, lease)), TOOK)
 
 
 def releasing(spec: ReplicaSpec, holder: str) -> Administer:
@@ -370,4 +373,4 @@ def due() -> Administer:
     return Administer(DUE, "replicas")
 
 
-__all__ = ["MOST_HELD", "MOST_OBJECTS", "MOST_REPLICAS", "Held", "Replicas", "due", "holding", "releasing"]
+__all__ = ["MOST_HELD", "MOST_OBJECTS", "MOST_REPLICAS", "TOOK", "Held", "Replicas", "due", "holding", "releasing"]

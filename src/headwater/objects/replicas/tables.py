@@ -7,6 +7,7 @@ replica_told      what the holders of a replica were told last of each object, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.store import Tables
@@ -29,6 +30,7 @@ REPLICAS = Tables(
     ),
 )
 PAGE = 256  # rows that are read at once
+LAST = "\U0010ffff"  # behind all that a path may have
 
 
 def replicas(execute: Execute) -> list[tuple[int, bytes, bytes]]:
@@ -103,11 +105,15 @@ def is_held(tables: RoomTables, number: int, holder: str) -> bool:
     return bool(tables.read("SELECT 1 FROM replica_holders WHERE replica = ? AND holder = ?", (number, holder)))
 
 
-def objects_from(execute: Execute, prefix: str, after: str) -> list[str]:
-    """Paths of objects that begin so, after one of them, as many as a page has."""
+def objects_from(execute: Execute, types: Sequence[int], prefix: str, after: str) -> list[str]:
+    """Paths of objects of these types that begin so, after one of them, as many as a page has."""
     sign, start = (">", after) if after else (">=", prefix)
-    rows = execute(f"SELECT name FROM objects WHERE name {sign} ? ORDER BY name LIMIT ?", (start, PAGE))
-    return [name for (name,) in rows if name.startswith(prefix)]
+    numbers = ", ".join(str(int(each)) for each in types)
+    rows = execute(
+        f"SELECT name FROM objects WHERE name {sign} ? AND name < ? AND type IN ({numbers}) ORDER BY name LIMIT ?",
+        (start, prefix + LAST, PAGE),
+    )
+    return [name for (name,) in rows]
 
 
 __all__ = [
