@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from headwater import Config, Event, Interest, Log, Network, Node, Rate, Reliable, event_type
+from headwater import Config, Event, Interest, Log, Network, Node, Queue, Rate, Reliable, event_type
 from headwater.errors import ConfigError
 from headwater.federation.wire.requests import Wish, WishRate
 from headwater.network import HashedGroups
 from tests.federation.clocks import UnhurriedClock
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes
+from tests.federation.pairs import Held
 
 
 class Door(Event):
@@ -156,6 +157,42 @@ def test_what_has_a_rate_does_not_go_by_multicast() -> None:
         eventually(lambda: len(other) == 50)
         make.flush()
         assert seen == [0, 1]
+
+
+def test_what_has_taken_too_long_is_shed_where_it_arrives() -> None:
+    here, seen = UnhurriedClock(), list[int]()
+    with nodes() as make:
+        a, b = make("a"), make("b", clock=here)
+        source = a.channel("doors", Door).source()
+        sink = b.channel("doors", Door).subscribe(lambda event: seen.append(event.room), rate=Rate(1e6, age=600))
+        make.ready(b)
+        storm(source, range(3))
+        eventually(lambda: len(seen) == 3)
+        here.advance(3600)  # as if what comes now had been on its way for an hour
+        storm(source, range(3, 8))
+        eventually(lambda: sink.counts.shed == 5)
+        counts = sink.counts
+        assert seen == [0, 1, 2] and (counts.passed, counts.delivered) == (3, 3)
+
+
+def test_what_is_read_from_the_log_for_a_full_link_goes_by_the_rate_too(tmp_path: Any) -> None:
+    clock, seen = UnhurriedClock(), list[int]()
+    with nodes() as make:
+        network = Network(listen="tcp/127.0.0.1:0", link=Queue(limit=10, policy="block"))
+        log = Config(log=Log(tmp_path / "log"))
+        a, b = make("a", clock=clock, network=network, state=tmp_path / "a", config=log), make("b")
+        source = a.channel("doors", Door).source()
+        sink = b.channel("doors", Door).subscribe(lambda event: seen.append(event.room), rate=Rate(0.001, burst=30))
+        make.ready(b)
+        peer = a._engine.everyone()[0]
+        assert a.until(lambda: peer.resumed, GUARD)
+        with Held(peer):  # it takes nothing: the lane is full soon, and gives way to the log
+            storm(source, range(200))
+        eventually(lambda: len(seen) >= 30)
+        make.flush()
+        eventually(lambda: b.remote_counts(sink)[0].passed == len(seen))
+        assert seen == sorted(set(seen)) and 30 <= len(seen) <= 60
+        assert b.remote_counts(sink)[0].shed >= 140
 
 
 # ── what a node may have at all ──
