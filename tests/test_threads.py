@@ -23,7 +23,9 @@ JUSTIFIED = {
     ("threads.py", "Thread"): "what supervises",
     ("federation/worker_pool.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Scheduler.guarded`",
     ("federation/order/election.py", "ThreadPoolExecutor"): "what fails is noted: `Electorate._ask`",
-    ("federation/security/proof.py", "ThreadPoolExecutor"): "every result is taken",
+    ("federation/security/user_keys.py", "ThreadPoolExecutor"): "every result is taken",
+    ("bridges/web/serving.py", "ThreadPoolExecutor"): "every result is awaited: `Serving.work`",
+    ("bridges/nats.py", "ThreadPoolExecutor"): "every result is awaited: `NatsBridge._took`",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
 }

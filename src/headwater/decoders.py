@@ -36,7 +36,13 @@ def json_decoder(type: type[T]) -> msgspec.json.Decoder[T]:
         return msgspec.json.Decoder(type)
 
 
+def convert(value: Any, type: type[T]) -> T:
+    """A value of plain parts, as of a TOML file, as one of that type; msgspec.ValidationError if it is none."""
+    with _lock:
+        return msgspec.convert(value, type)
+
+
 # A child would find the class that another thread is at as it is then, for ever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
-__all__ = ["json_decoder", "msgpack_decoder"]
+__all__ = ["convert", "json_decoder", "msgpack_decoder"]

@@ -22,14 +22,15 @@ def program() -> str:
 
 
 class Broker:
-    """It keeps its streams and sessions in a folder. A context manager."""
+    """It keeps its streams and sessions in a folder, each on the disk before it says that it has it: unless told so, it
+    loses what it has acknowledged when it is killed. A context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.nats_port, self.mqtt_port, self._folder = free_port(), free_port(), folder
         self._settings = folder / "broker.conf"
         self._settings.write_text(
             f"server_name: test\nlisten: 127.0.0.1:{self.nats_port}\n"
-            f'jetstream {{ store_dir: "{folder / "streams"}", max_memory_store: 64MB, max_file_store: 256MB }}\n'
+            f'jetstream {{ store_dir: "{folder / "streams"}", max_memory_store: 64MB, max_file_store: 256MB, sync_interval: always }}\n'
             f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port} }}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None

@@ -74,13 +74,9 @@ class Device:
         """All that the stream has on the screens."""
 
         async def read() -> list[int]:
-            found = await self.stream.pull_subscribe("screens.>", stream="BUILDING")
-            numbers: list[int] = []
-            while True:
-                try:
-                    numbers += [int(each.data) for each in await found.fetch(100, timeout=0.5)]
-                except (TimeoutError, nats.errors.TimeoutError):
-                    return numbers
+            state = (await self.stream.stream_info("BUILDING")).state
+            found = [await self.stream.get_msg("BUILDING", seq) for seq in range(state.first_seq, state.last_seq + 1)]
+            return [int(each.data or b"") for each in found if str(each.subject).startswith("screens.")]
 
         found: list[int] = self.run(read())
         return found

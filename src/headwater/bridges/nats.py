@@ -72,6 +72,7 @@ class NatsBridge(Bridge):
             raise ConfigError([ConfigProblem("NatsBridge: stream", "letters, digits, _ and -", repr(stream))])
         self._server, self._stream, self._options = server, stream, options
         self._topics: list[str] = []
+        self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
         self._there = threading.Event()
@@ -112,17 +113,16 @@ class NatsBridge(Bridge):
         """From the first attempt to connect until it is over."""
         self._over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        over = asyncio.create_task(self._over.wait())
         while not self.closing.is_set():
             try:
-                self._client = await nats.connect(
-                    self._server,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=PAUSE_SECONDS,
-                    disconnected_cb=self._lost,
-                    reconnected_cb=self._back,
-                    error_cb=self._wrong,
-                    **self._options,
-                )
+                connecting = asyncio.create_task(self._connect())
+                await asyncio.wait((connecting, over), return_when=asyncio.FIRST_COMPLETED)
+                if not connecting.done():  # it tries again for ever
+                    connecting.cancel()
+                    await asyncio.gather(connecting, return_exceptions=True)
+                    return
+                self._client = connecting.result()
                 break
             except (TimeoutError, NatsError, OSError) as error:
                 log.warning("bridge %s: the server is not there (%s); trying again", self.name, error)
@@ -140,6 +140,17 @@ class NatsBridge(Bridge):
         with suppress(NatsError, OSError, asyncio.TimeoutError):
             await self._client.close()
 
+    async def _connect(self) -> Any:
+        return await nats.connect(
+            self._server,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=PAUSE_SECONDS,
+            disconnected_cb=self._lost,
+            reconnected_cb=self._back,
+            error_cb=self._wrong,
+            **self._options,
+        )
+
     async def _lost(self) -> None:
         if not self.closing.is_set():
             self._there.clear()
@@ -150,7 +161,11 @@ class NatsBridge(Bridge):
         self._there.set()
 
     async def _wrong(self, error: Exception) -> None:
-        log.warning("bridge %s: %s: %s", self.name, type(error).__name__, error)
+        """Said once, until it is another."""
+        said = f"{type(error).__name__}: {error}"
+        if said != self._said:
+            self._said = said
+            log.warning("bridge %s: %s", self.name, said)
 
     # ── in ──
 

@@ -126,7 +126,7 @@ def test_consent_is_the_domain_s_and_a_registration_its_node_s() -> None:
     from headwater.federation.naming.signatures import endorse, sign_registration
     from headwater.services.naming.registration import Registration
 
-    stolen = sign_registration(identity("n1"), Registration("ie.tcd.door", address("n0")), 9, 60.0)
+    stolen = sign_registration(identity("n1"), Registration("ie.tcd.door", address("n0")), 9, 60.0, now=NOW)
     found, refused = read_endorsements(
         [endorse(identity("s1"), stolen, NOW + 10 * SECOND, NOW).to_bytes(), good.signed.to_bytes()],
         zone(), SIGNATURES.verify, NOW, "ie.tcd.door",

@@ -49,7 +49,7 @@ def endorsed(
 ) -> Endorsed:
     """A node's registration with a server's consent, as the server keeps it."""
     at = time.time_ns() if now is None else now
-    signed = sign_registration(identity(node), Registration(name, address(node), withdrawn), version, 2 * lease)
+    signed = sign_registration(identity(node), Registration(name, address(node), withdrawn), version, 2 * lease, now=at)
     consent = endorse(identity(server), signed, at + round(lease * 1e9), at)
     return read_endorsement(consent, zone, SIGNATURES.verify, at)
 

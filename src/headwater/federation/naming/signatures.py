@@ -114,10 +114,12 @@ def sign_zone(owner: Identity, zone: Zone, version: int, lasts: float = ZONE_SEC
     return sign(owner, ANYWHERE, ZONE_KIND, zone.domain, version, zone.to_bytes(), lasts=lasts)
 
 
-def sign_registration(node: Identity, registration: Registration, version: int, lease: float) -> SignedDocument:
-    """A registration, signed by its node."""
+def sign_registration(
+    node: Identity, registration: Registration, version: int, lease: float, *, now: int | None = None
+) -> SignedDocument:
+    """A registration, signed by its node: now, or at another time."""
     body = registration.to_bytes()
-    return sign(node, ANYWHERE, REGISTRATION_KIND, registration.name, version, body, lasts=lease)
+    return sign(node, ANYWHERE, REGISTRATION_KIND, registration.name, version, body, issued=now, lasts=lease)
 
 
 def endorse(server: Identity, registration: SignedDocument, expires: int, now: int) -> SignedDocument:

@@ -53,6 +53,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _state = msgpack_decoder(CoordinatorState).decode
 Decided = tuple[bytes, bytes, list[Happening]]
 _decided = msgpack_decoder(Decided).decode
+_number = msgpack_decoder(int).decode
 
 
 class Ownerward(Protocol):
@@ -175,7 +176,7 @@ class Homes(Observer):
 
     def _over(self, operation: Administer, moment: Moment) -> None:
         """Its state is not needed any more, unless it is at work again."""
-        number = msgspec.msgpack.decode(operation.body, type=int)
+        number = _number(operation.body)
         if number not in self._homes:
             tables.end_home(moment.execute, number)
 

@@ -34,6 +34,8 @@ Place = tuple[str, bytes]  # a home, and its key for a watch
 _encode = msgspec.msgpack.Encoder().encode
 _state = msgpack_decoder(OwnerState).decode
 _message = msgpack_decoder(ToOwner).decode
+_pair = msgpack_decoder(tuple[bytes, bytes]).decode
+_ended = msgpack_decoder(tuple[bytes, str]).decode
 
 
 class Homeward(Protocol):
@@ -162,7 +164,7 @@ class Watches(Observer):
 
     def _watch(self, operation: Administer, moment: Moment) -> None:
         """A home has something measured; the same again changes nothing. What cannot be is told to it."""
-        key, form = msgspec.msgpack.decode(operation.body, type=tuple[bytes, bytes])
+        key, form = _pair(operation.body)
         place = operation.name, key
         if place in self._all:
             return
@@ -187,7 +189,7 @@ class Watches(Observer):
 
     def _tell(self, operation: Administer, moment: Moment) -> None:
         """A question or a zone of a home."""
-        key, body = msgspec.msgpack.decode(operation.body, type=tuple[bytes, bytes])
+        key, body = _pair(operation.body)
         place = operation.name, key
         watched = self._all.get(place)
         if watched is None:
@@ -201,7 +203,7 @@ class Watches(Observer):
 
     def _end(self, operation: Administer, moment: Moment) -> None:
         """Nobody wants it measured any more, or may. What is said of that is in the body."""
-        key, why = msgspec.msgpack.decode(operation.body, type=tuple[bytes, str])
+        key, why = _ended(operation.body)
         place = operation.name, key
         watched = self._all.get(place)
         stamp = 0 if watched is None else watched.owner.stamp

@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headwater.decoders import convert
+
 MOST_ENDPOINTS = 8
 _ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.[0-9a-f]{32}\Z"
 NodeId = Annotated[str, Meta(pattern=_ID)]
@@ -47,7 +49,7 @@ def read_address(text: str) -> NodeAddress:
         raise ValueError(f"expected {WRITTEN_FORM}")
     given = [found["node"], found["federation"], [each for each in found["endpoints"].split(",") if each]]
     try:
-        return msgspec.convert(given, NodeAddress)
+        return convert(given, NodeAddress)
     except msgspec.ValidationError as error:
         raise ValueError(f"expected {WRITTEN_FORM}: {error}") from None
 

@@ -178,7 +178,7 @@ class _OfNode:
         (table,) = package.tables
         self._form, self._end, self._node = table.type, package.nodes[node].end, node
         self._pattern = NamePattern(asked.pattern, node)
-        model = msgspec.msgpack.decode(asked.model, type=ReplicaSpec).model
+        model = _spec(asked.model).model
         self._levels = [
             _Level(ReplicaSpec(self._pattern.text, table.objects, dict(bounds), asked.members, model), self._form,
                    asked.delay, found[name])
@@ -217,6 +217,8 @@ def dumps(found: Mapping[str, Measured]) -> bytes:
 
 
 loads = msgpack_decoder(dict[str, Measured]).decode
+_spec = msgpack_decoder(ReplicaSpec).decode
+asked_of = msgpack_decoder(Asked).decode
 
 
 def joined(parts: Iterable[Mapping[str, Measured]], names: Sequence[str]) -> dict[str, Measured]:

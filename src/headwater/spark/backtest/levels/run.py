@@ -138,7 +138,7 @@ def _measured(spark: Any, source: LogSource | FrameSource, package: Package, ask
 
 def _in_worker(sent: bytes, question: bytes, batches: Iterator[Any]) -> Iterator[Any]:
     """What there is of the objects of one task."""
-    package, asked = load_package(sent), msgspec.msgpack.decode(question, type=Asked)
+    package, asked = load_package(sent), measuring.asked_of(question)
     found = measured(package, asked, frames.entries(package, batches))
     yield pa.RecordBatch.from_pydict({"found": pa.array([measuring.dumps(found)], pa.binary())})
 
