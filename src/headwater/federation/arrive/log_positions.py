@@ -85,6 +85,11 @@ class LogPositions:
         with self._lock:
             return {unquote(key.removeprefix(prefix)): each for key, each in self._of.items() if key.startswith(prefix)}
 
+    def has_come(self, channel: str) -> bool:
+        """Whether anything of a logged source of a channel has come here that is remembered."""
+        with self._lock:
+            return any(each.at for each in self._of.values() if each.channel == channel)
+
     def installed(self, peer: Upstream, channel: str, demand: Demand, points: dict[int, int]) -> None:
         """A peer has put wishes in force after these events of its sources, by their numbers there."""
         tags = [wish.tag for wish in demand.tagged]

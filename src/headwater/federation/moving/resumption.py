@@ -14,6 +14,7 @@ from headwater.federation.wire.requests import unpack_interest, unpack_params, u
 from headwater.interest import as_event_type
 
 if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
     from headwater.channel.routing.attachment import Attachment
     from headwater.federation.arrive.log_positions import LogPositions
     from headwater.federation.demand.demand import Demands
@@ -30,9 +31,15 @@ class Whereabouts:
     def __init__(self, peers: Peers, demands: Demands, positions: LogPositions) -> None:
         self._peers, self._demands, self._positions = peers, demands, positions
 
-    def is_new(self, channel: str) -> bool:
-        """Whether nobody was ever asked for events of a channel: then who is asked first is told where to begin."""
-        return all(peer.asked.get(channel) is None for peer in self._peers.everyone())
+    def is_new(self, channel: Channel) -> bool:
+        """Whether nobody here wants events of a channel, and no node is, or was, asked for any that may still come:
+        then who is asked first is told where to begin. The wiring's lock is held."""
+        if any(entry.local for entry in channel.entries.values()) or self._positions.has_come(channel.name):
+            return False
+        if any(not flow.source.local for flow in channel.flows()):
+            return False
+        asked = [peer.asked.get(channel.name) for peer in self._peers.everyone()]
+        return all(each is None or not (each.busy or each.demand.wishes) for each in asked)
 
     def begin(self, attachment: Attachment, move: SinkMove, *, new: bool) -> None:
         """The state of an interest that runs at sources counts from where it did, unless others here have it too."""
@@ -58,17 +65,16 @@ class Resumed(Subscription[Any]):
         self._whereabouts: Whereabouts = whereabouts
         super().__init__(*usual)
         assert self._progress is not None
-        channels = [
-            channel.name for channel in self.node.channels() if any(each.wants(channel) for each in self._asked)
-        ]
-        self._new = all(map(whereabouts.is_new, channels)) and not isinstance(self._asked[0].target, Pattern)
-        self._progress.goes_on(positions, handed, exact=move is not None, rereads=not self._new)
+        channels = [channel for channel in self.node.channels() if any(each.wants(channel) for each in self._asked)]
+        new = all(map(whereabouts.is_new, channels)) and not isinstance(self._asked[0].target, Pattern)
+        self.begins_by_itself = new  # what it has missed comes with its first events, and is not asked for
+        self._progress.goes_on(positions, handed, exact=move is not None, rereads=not new)
         self._pause(ARRIVING)
 
     def _began(self, attachment: Attachment) -> None:
         super()._began(attachment)
         if self._move is not None:
-            self._whereabouts.begin(attachment, self._move, new=self._new)
+            self._whereabouts.begin(attachment, self._move, new=self.begins_by_itself)
 
     def arrived(self) -> None:
         """It goes on; what it has missed is asked for."""

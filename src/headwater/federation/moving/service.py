@@ -221,8 +221,10 @@ class Moving(Service):
         positions = state.positions(name)
         if not any(key.startswith(LOGGED) for key in positions):
             return None
-        channels = [each.name for each in self._node.channels() if any(one.wants(each) for one in asked)]
-        if all(map(self._whereabouts.is_new, channels)):
+        channels = [each for each in self._node.channels() if any(one.wants(each) for one in asked)]
+        with self._context.wiring.lock:
+            new = all(map(self._whereabouts.is_new, channels))
+        if new:
             return None  # who is asked first is told where it was
         return None, positions, state.handed(name), self._whereabouts
 
@@ -308,7 +310,11 @@ class Moving(Service):
         """Once it is in force at all sources that are there. What is not in time is waited for beside."""
 
         def settled() -> bool:
-            return made.cancelled or self._in_force([channel for channel, _ in list(made._attachments)])
+            return (
+                made.cancelled
+                or made.begins_by_itself
+                or self._in_force([channel for channel, _ in list(made._attachments)])
+            )
 
         if self._context.scheduler.until(settled, timeout):
             made.arrived()

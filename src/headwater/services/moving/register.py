@@ -67,7 +67,8 @@ class Fence:
 
 
 class MoveRegister:
-    """Of one node, in its state. Threads may share it; each change is one transaction, and survives a power cut."""
+    """Of one node, in its state. Threads may share it; each change is one transaction. That a sink was claimed, or
+    taken up, survives a power cut."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
@@ -81,8 +82,9 @@ class MoveRegister:
     # ── where it was ──
 
     def begin(self, id: bytes, sink: str, channels: Iterable[str], target: str, expires: int) -> None:
-        """A sink leaves, with what it wants of these channels: from here on nobody has it until it is claimed."""
-        with self._tables.transaction(durable=True) as write:
+        """A sink leaves, with what it wants of these channels: from here on nobody has it until it is claimed. If a
+        power cut takes this back, it has not left: what was given out is worth nothing then."""
+        with self._tables.transaction() as write:
             rows = list(write("SELECT 1 FROM moves WHERE sink = ? AND status <> ?", (sink, OVER)))
             if rows:
                 raise SubscriptionError(f"move: subscription {sink!r} is on its way, or gone, already")
