@@ -313,6 +313,17 @@ class Worker:
         points = found.change(where=where)
         return {"points": points, "epoch": found.epoch}
 
+    def move(self, sink: str) -> Any:
+        """A token."""
+        found = self.sinks[sink].subscription
+        assert found is not None
+        return found.move(lasts=3600.0)
+
+    def resume(self, token: str, name: str, path: str) -> Any:
+        sink = self.sinks[name] = Sink(path)
+        sink.subscription = self.node.resume(token, sink, timeout=GUARD)
+        return True
+
     # ── what owners do ──
 
     def fails(self, channel: str, name: str, every: int) -> Any:
