@@ -21,6 +21,7 @@ from tests.federation.certified import EVERYTHING, joined
 from tests.federation.certified import authority as authority
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes
 from tests.federation.nursery import Popen
+from tests.federation.test_gateway import world
 
 MOMENT = 0.2  # seconds, where nobody answers
 
@@ -189,3 +190,12 @@ def test_to_answer_takes_the_right_to_have_questions(make: Nodes, authority: Pat
     good.channel("c", Job).answer(lambda job: Done("good"), answers=Done)
     assert jobs.ask_and_wait(Job(1), timeout=GUARD) == Done("good")
     assert [reply.node for reply in jobs.ask_and_wait(Job(1), timeout=GUARD, to="all")] == ["guest"]
+
+
+def test_questions_and_answers_go_through_gateways() -> None:
+    with world() as made:
+        here, there = made.federation("a"), made.federation("b")
+        made.join(here[0], there[0])
+        there[1].channel("ie.c", Job).answer(lambda job: Done("b1"), answers=Done)
+        jobs = here[1].channel("ie.c", Job)
+        assert jobs.ask_and_wait(Job(1), timeout=GUARD, answers=Done) == Done("b1")
