@@ -447,11 +447,11 @@ def test_a_policy_decides_of_web_clients_and_changes_what_they_get() -> None:
         return ChannelPolicy(name="doors", channel="doors", type=Door, clauses=[Clause(**clause)])
 
     async def test() -> None:
-        users = {"node": "n", "ann": "a"}
+        users: dict[str, Any] = {"node": "n", "ann": {"password": "a", "groups": ["kind:phone"]}}
         security = Security(user="node", password="n", users=users, rules=[Rule("**", "*")])
         with Node("house", listen="127.0.0.1:0", security=security) as node:
             source = node.channel("doors", Door).source()
-            node.policies.set(shows(show="name = :user"))
+            node.policies.set(shows(who="kind:phone", show="name = :user"))
             async with bridge(node) as made, client(made, user="ann", password="a") as (ann, _):
                 await ann.say(op="subscribe", id=1, channel="doors", where="floor > 0")
                 await ann.hear("subscribed")

@@ -71,8 +71,8 @@ def test_a_password_proves_a_user_to_the_node_that_it_was_signed_for_and_on_that
     assert (found.user, found.groups, found.device, found.device_kind, found.how) == (
         "bob",
         ("staff",),
-        "bobs",
-        "phone",
+        "",  # no certificate proves which device it is
+        "phone",  # which the file of users says of Bob
         "password",
     )
     stolen = proofs()(THIEF, claim)
@@ -89,6 +89,25 @@ def test_a_password_proves_a_user_to_the_node_that_it_was_signed_for_and_on_that
     ):
         assert isinstance(proofs()(DESK, other), Deny), other
     assert proofs()(DESK, Claim("bob")) is None
+
+
+def test_nobody_becomes_another_kind_of_device_by_saying_so(make: Nodes) -> None:
+    claim = AsUser("bob", password="b", device="console-1", kind="console").claim("headwater", DESK.fingerprint)
+    found = proofs()(DESK, claim)
+    assert isinstance(found, Identity) and (found.user, found.device, found.device_kind) == ("bob", "", "")
+    cert = Principal("hall", "certificate", "ef" * 32, ("kind:console",))
+    proven = proofs()(cert, AsUser("bob", password="b", kind="console").claim("headwater", cert.fingerprint))
+    assert isinstance(proven, Identity) and (proven.device, proven.device_kind) == ("hall", "console")
+    may = ("advertise", "subscribe", "install", "vouch")
+    node, _ = lab(make, Rule("**", "user:desk", may=may), Rule("**", "*"))
+    engine: Any = node._engine
+    decisions = engine.context.decisions
+    vouched = decisions.identify(DESK, CHANNEL, claim)
+    assert (vouched.user, vouched.device, vouched.device_kind, vouched.how) == (
+        "bob", "console-1", "console", "password"
+    )  # fmt: skip
+    stranger = AsUser("bob", password="b", kind="console").claim("headwater", THIEF.fingerprint)
+    assert decisions.identify(THIEF, CHANNEL, stranger).device_kind == ""
 
 
 def test_a_token_proves_whom_it_is_about_and_nobody_else(issuer: Issuer, tmp_path: Path) -> None:

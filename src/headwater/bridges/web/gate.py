@@ -9,10 +9,12 @@ from __future__ import annotations
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from headwater.errors import SecurityError
+from headwater.federation.security.decisions import identity_of
 from headwater.federation.security.policy import Action, Allow, Verdict
 from headwater.federation.security.rules import Principal
 from headwater.federation.security.settings import Security
@@ -82,7 +84,7 @@ class Gate:
         made = UserKeys.of(user, password)  # also of a user that is not known: it takes as long
         if known is None or not hmac.compare_digest(known.keys_of(user).public, made.public):
             raise SecurityError("expected a user that is known here, with its password, found another", "login")
-        return Identity(user=user, groups=known.groups, how="password")
+        return replace(identity_of(Principal(user, "password", "", known.groups)), node="")
 
     def _by_token(self, token: str) -> Identity:
         reasons = []

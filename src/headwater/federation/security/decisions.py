@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import HeadwaterError
@@ -88,9 +88,12 @@ class Decisions:
         if not claim:
             return own
         proven = self.prove(principal, claim)
+        verdict = self.security.decide(principal, "vouch", channel)
+        if isinstance(proven, Identity) and proven.how == "password" and isinstance(verdict, Allow):
+            device, kind = claim.device or proven.device, claim.device_kind or proven.device_kind
+            return replace(proven, device=device, device_kind=kind)  # which one the user sits at, the node knows
         if proven is not None:
             return proven
-        verdict = self.security.decide(principal, "vouch", channel)
         if not isinstance(verdict, Allow):
             return Deny(f"nothing proves that it asks for user {claim.user!r}: {verdict.why}")
         groups = self.groups_of(claim.user)

@@ -4,8 +4,9 @@
     AsUser("ann", token=token)                     a token of an issuer that the source trusts (`tokens.py`)
 
 A signature is over the federation, the user, the key of the node that asks, and the device: of no use to another node,
-for another user or device. A token says itself for whom and how long it is good. A proof that came is checked whenever
-something is decided, so that one which has expired counts no longer; `UserProofs.until` says when that is.
+for another user or device. It proves the user, and no device: certificates do that. A token says itself for whom and
+how long it is good. A proof that came is checked whenever something is decided, so that one which has expired counts no
+longer; `UserProofs.until` says when that is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.options.settings import Name, show
 from headwater.errors import ConfigError, ConfigProblem, SecurityError
-from headwater.federation.security.decisions import Claim
+from headwater.federation.security.decisions import KIND, Claim, identity_of
 from headwater.federation.security.identity import node_id
 from headwater.federation.security.policy import Deny
 from headwater.federation.security.tokens import MAX_TOKEN
@@ -144,13 +145,20 @@ class UserProofs:
 
 
 def _identity(principal: Principal, claim: Claim, groups: tuple[str, ...], how: str) -> Identity | Deny:
-    kinds = tuple(group for group in groups if group.startswith("kind:"))
+    """A user that is proven; on which device, is what the node's certificate proves, and of which kind that is, also
+    what is known here of the user. What the user says of them is nothing but text."""
+    own = identity_of(principal)
+    said = tuple(group for group in groups if group.startswith(KIND))
+    kinds = {each for each in (own.device_kind, *(group.removeprefix(KIND) for group in said)) if each}
+    kind = claim.device_kind if claim.device_kind in kinds else ""
+    if not claim.device_kind and len(kinds) == 1:
+        kind = next(iter(kinds))
     try:
         return Identity(
             user=claim.user,
-            groups=tuple(group for group in groups if group not in kinds),
-            device=claim.device,
-            device_kind=claim.device_kind,
+            groups=tuple(group for group in groups if group not in said),
+            device=own.device if claim.device in ("", own.device) else "",
+            device_kind=kind,
             node=node_id(principal.name, principal.fingerprint),
             how=how,  # type: ignore[arg-type]
         )
