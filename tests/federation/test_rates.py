@@ -8,6 +8,8 @@ import pytest
 
 from headwater import Config, Event, Interest, Log, Network, Node, Queue, Rate, Reliable, event_type
 from headwater.errors import ConfigError
+from headwater.federation.security.quotas import MOST, Quotas
+from headwater.federation.security.rules import Principal
 from headwater.federation.wire.requests import Wish, WishRate
 from headwater.network import HashedGroups
 from tests.federation.clocks import UnhurriedClock
@@ -219,6 +221,17 @@ def test_a_node_gets_no_more_than_it_may_whatever_it_asks_for_and_is_told() -> N
         assert b.remote_counts(sink)[0].withheld == 14
         lanes = [lane for peer in a.federation_report().peers for lane in peer.lanes]
         assert sum(lane.shed for lane in lanes) == 16 and "shed" in str(a.federation_report())
+
+
+def test_who_comes_with_many_keys_fills_no_memory_and_names_that_are_proven_share_a_rate() -> None:
+    quotas = Quotas({"ann": Rate(1), "*": Rate(5)})
+    for number in range(MOST + 10):
+        assert quotas.of(Principal("x", "key", f"{number:064x}"), f"x.{number}") is not None
+    assert len(quotas._known) == MOST
+    ann = [Principal("ann", how, print_) for how, print_ in (("certificate", "ab" * 32), ("password", "cd" * 32))]
+    assert quotas.of(ann[0], "ann.1") is quotas.of(ann[1], "ann.2")
+    assert quotas.of(None, "y.1") is not quotas.of(None, "y.2")
+    assert Quotas({"ann": Rate(1)}).of(None, "ann.1") is None  # a name that nothing proves
 
 
 def test_batches_are_cut_where_the_quota_of_a_node_ends() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.channel.options.rate import Rate
 from headwater.channel.routing.limiter import Limiter
@@ -13,13 +14,15 @@ from headwater.federation.security.rules import is_about
 if TYPE_CHECKING:
     from headwater.federation.security.rules import Principal
 
+MOST = 4096  # nodes and users of which is remembered what they had: who was not heard of for longest begins anew
+
 
 class Quotas:
     """Of one node. Nodes that have proven to be the same have one rate together: it is no use to start several."""
 
     def __init__(self, rates: Mapping[str, Rate]) -> None:
         self._rates = dict(rates)
-        self._known: dict[tuple[str, str], Limiter] = {}
+        self._known: OrderedDict[tuple[str, str], Limiter] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, principal: Principal | None, id: str) -> Limiter | None:
@@ -29,14 +32,16 @@ class Quotas:
             if who == "*" if principal is None else is_about(who, principal):
                 named = principal is not None and principal.how != "key"
                 key = who, principal.name if principal is not None and named else id
-                with self._lock:
-                    return self._known.setdefault(key, Limiter.of(rate))
+                return self._limiter(key, rate)
         return None
 
-    def report(self) -> dict[str, Any]:
-        """By who has a rate: events that were beyond it."""
+    def _limiter(self, key: tuple[str, str], rate: Rate) -> Limiter:
         with self._lock:
-            return {name: limiter.shed for (_, name), limiter in self._known.items()}
+            found = self._known.setdefault(key, Limiter.of(rate))
+            self._known.move_to_end(key)
+            while len(self._known) > MOST:
+                self._known.popitem(last=False)
+        return found
 
 
 __all__ = ["Quotas"]
