@@ -30,7 +30,8 @@ class Broker:
         self._settings = folder / "broker.conf"
         self._settings.write_text(
             f"server_name: test\nlisten: 127.0.0.1:{self.nats_port}\n"
-            f'jetstream {{ store_dir: "{folder / "streams"}", max_memory_store: 64MB, max_file_store: 256MB, sync_interval: always }}\n'
+            f'jetstream {{ store_dir: "{folder / "streams"}", max_memory_store: 64MB, '
+            "max_file_store: 256MB, sync_interval: always }\n"
             f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port} }}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None

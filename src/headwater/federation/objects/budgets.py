@@ -42,8 +42,8 @@ class Budgets:
         if left <= 0:
             raise Busy(
                 f"objects: expected new expressions, triggers and replicas of one node to take {self.seconds:g} s of "
-                f"processor time, and {self.rate:.0%} of it from then on, found {self.seconds - left:.2f} s used; use parameters (:name) "
-                "instead of new texts, and submit it again later",
+                f"processor time, and {self.rate:.0%} of it from then on, found {self.seconds - left:.2f} s used; use "
+                "parameters (:name) instead of new texts, and submit it again later",
                 min(10.0, 0.05 - left / self.rate),
             )
 
