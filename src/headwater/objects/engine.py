@@ -320,6 +320,8 @@ class ObjectEngine:
     def come_to(self, channel: str, cap: Callable[[], int]) -> int | None:
         """A time, not after `cap`, so that all turns up to it are committed, none comes any more, and everything that
         they have to say on a channel has left; None if some of it has not. It holds also if the clock is set back."""
+        if self.outbox.doubtful:  # nothing else may ever look
+            self.queue.look_at_file()
         upto = self.turns.clock.promise(cap)
         given, sent = self.outbox.reached(channel)
         if sent >= given:

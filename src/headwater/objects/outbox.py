@@ -335,6 +335,11 @@ class Outbox:
     # ── the end ──
 
     @property
+    def doubtful(self) -> bool:
+        """Whether a commit has failed, and nobody has looked since what the file has."""
+        return self._doubtful
+
+    @property
     def busy(self) -> bool:
         """Whether something is to be sent."""
         return bool(self._ready or self._behind or self._busy or self._troubled)

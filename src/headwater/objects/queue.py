@@ -191,6 +191,15 @@ class Queue:
             self._put(item)
         return item.wait()[0]
 
+    def look_at_file(self) -> None:
+        """Have a transaction of the file run soon in which nothing is done: after one that has failed, it is known then
+        what has become of it. Nobody waits for it."""
+        item = Item(None, waits=True, kept=False)
+        item.errand = lambda execute: None
+        with self._wake:
+            if not self._closed and not self._line:
+                self._put(item)
+
     def _must_be_open(self) -> None:
         if self._closed:
             raise ClosedError(f"objects: node {self._name!r} is closed; open another")

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from headwater import Node
-from headwater.errors import FederationError, ObjectError
+from headwater.errors import FederationError, ObjectError, StoreError
 from headwater.federation.wire.object_requests import HoldReplica, ReadReplica
 from headwater.logs import LogFiles
 from headwater.objects.replicas import spec as specs
 from headwater.objects.replicas.adaptation import Adaptive
 from headwater.security import Deny
+from tests.disk import full
 from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 from tests.federation.nursery import Popen
@@ -108,6 +109,20 @@ def test_what_it_has_stays_while_its_owner_is_away_and_goes_on_when_that_is_back
     at = set_level(plant, "yard", 20.0)
     assert one.until(at, GUARD) and one.value.level == 20.0 and one.as_of > stays
     eventually(lambda: one.state == "live", timeout=GUARD)
+
+
+def test_what_could_not_be_written_was_not_and_time_goes_on(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    tanks(plant)
+    one = plant.remote.replica("yard", bound={"level": 0.5})
+    assert one.ready(GUARD)
+    with full(), pytest.raises(StoreError):
+        set_level(plant, "yard", 10.0)
+    assert one.until(plant.owner.clock.time(), GUARD) and one["yard"].value.level == 3.0  # though nothing happens
+    at = set_level(plant, "yard", 3.4)
+    assert one.until(at, GUARD) and one["yard"].value.level == 3.0
+    at = set_level(plant, "yard", 10.0)
+    assert one.until(at, GUARD) and one["yard"].value.level == 10.0
 
 
 def test_who_may_not_see_objects_gets_no_replica_of_them(make: Nodes, tmp_path: Path) -> None:
