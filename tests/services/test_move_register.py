@@ -30,6 +30,7 @@ class Place:
         self.state = NodeState(":memory:")
         self.register = MoveRegister(self.state)
         self.running = False  # in memory: it has the sink, and hands events over
+        self.had = False  # its program knows the sink, and subscribes by its name whenever it starts
 
     def kill(self) -> None:
         self.running = False
@@ -37,7 +38,7 @@ class Place:
 
     def start(self, now: int) -> bool:
         """The program subscribes by name, as it always does."""
-        if self.running or self.register.enter(SINK, now) is not None or SINK not in self.state.sinks():
+        if self.running or not self.had or self.register.enter(SINK, now) is not None:
             return self.running
         self.running = True
         return True
@@ -63,28 +64,33 @@ class Moves(RuleBasedStateMachine):
         self.places = {name: Place(name) for name in NODES}
         first = self.places["a"]
         first.state.commit(SINK, SOURCE, 0)
-        first.running = True
+        first.running = first.had = True
         self.now, self.numbers, self.handed = 1, 0, 0
 
     def teardown(self) -> None:
         for place in self.places.values():
             place.state.close()
 
-    @rule(name=st.sampled_from(NODES), events=st.integers(1, 3))
-    def handles(self, name: str, events: int) -> None:
-        place = self.places[name]
-        if place.running:
-            assert place.done == self.handed, "it goes on where it was: nothing lost, nothing twice"
-            self.handed += events
-            place.state.commit(SINK, SOURCE, self.handed)
+    @property
+    def at(self) -> Place | None:
+        """Where it is just now."""
+        return next((place for place in self.places.values() if place.running), None)
 
-    @rule(target=tokens, name=st.sampled_from(NODES), lasts=st.sampled_from([5, HOUR]))
-    def moves(self, name: str, lasts: int) -> Any:
-        place = self.places[name]
-        if not place.running:
-            return multiple()
+    @precondition(lambda self: self.at is not None)
+    @rule(events=st.integers(1, 3))
+    def handles(self, events: int) -> None:
+        place = self.at
+        assert place is not None and place.done == self.handed, "it goes on where it was: nothing lost, nothing twice"
+        self.handed += events
+        place.state.commit(SINK, SOURCE, self.handed)
+
+    @precondition(lambda self: self.at is not None)
+    @rule(target=tokens, lasts=st.sampled_from([2, 5, HOUR]))
+    def moves(self, lasts: int) -> Any:
+        place = self.at
+        assert place is not None
         self.numbers += 1
-        token = Token(self.numbers, name, place.done)
+        token = Token(self.numbers, place.name, place.done)
         place.register.begin(token.id, SINK, ["c"], "", self.now + lasts)
         place.running = False
         return token
@@ -102,6 +108,9 @@ class Moves(RuleBasedStateMachine):
         return token, name
 
     @rule(answer=consumes(granted))
+    def has_an_answer(self, answer: tuple[Token, str]) -> None:
+        self.takes(answer)
+
     def takes(self, answer: tuple[Token, str]) -> None:
         """The answer has come; whoever was killed meanwhile has forgotten that it asked, and asks again."""
         token, name = answer
@@ -113,7 +122,11 @@ class Moves(RuleBasedStateMachine):
         except SubscriptionError:
             return
         place.register.take(token.id, SINK, {SOURCE: token.position}, {})
-        place.running = True
+        place.running = place.had = True
+
+    @rule(token=tokens, name=st.sampled_from(NODES))
+    def asks_and_takes(self, token: Token, name: str) -> None:
+        self.takes((token, name))
 
     @rule(answer=consumes(granted))
     def an_answer_is_lost(self, answer: tuple[Token, str]) -> None:
@@ -126,6 +139,11 @@ class Moves(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES))
     def is_started_again(self, name: str) -> None:
         self.places[name].start(self.now)
+
+    @rule()
+    def are_all_started_again(self) -> None:
+        for place in self.places.values():
+            place.start(self.now)
 
     @rule(seconds=st.integers(-3, 10))
     def time_passes(self, seconds: int) -> None:
@@ -147,11 +165,7 @@ class Moves(RuleBasedStateMachine):
     @invariant()
     def who_may_go_on_is_one(self) -> None:
         """Those that a program could start it at, as it always does: without any token."""
-        able = [
-            place.name
-            for place in self.places.values()
-            if SINK in place.state.sinks() and place.register.fence(SINK) is None
-        ]
+        able = [place.name for place in self.places.values() if place.had and place.register.fence(SINK) is None]
         assert len(able) <= 1, able
 
 
@@ -168,6 +182,16 @@ def test_of_a_token_only_the_digest_is_kept() -> None:
         with state.reading() as read:
             kept = [value for row in read("SELECT * FROM moves") for value in row]
         assert id not in kept and digest_of(id) in kept
+
+
+def test_what_has_expired_is_not_given_out_also_if_the_clock_goes_back() -> None:
+    with NodeState(":memory:") as home:
+        register, id = MoveRegister(home), bytes(32)
+        register.begin(id, SINK, [], "", 10)
+        for now in (10, 9):
+            with pytest.raises(SubscriptionError, match="expired"):
+                register.claim(id, "b", bytes(16), now)
+        assert register.enter(SINK, 9) is None
 
 
 def test_a_state_that_has_forgotten_everything_is_another_claimant() -> None:
