@@ -55,6 +55,11 @@ def test_keys_zones_the_tree_and_a_name_step_by_step(tmp_path: Path, capsys: pyt
         assert "root@core" in found and "knows the way to ie.ucc" in found and "sources at names@ucc" in found
         assert f"ie.ucc.door at {hub.id}@ucc" in found
         assert "knows of no sources" in said("resolve", "ie.ucc.window", str(tmp_path / "names.toml"))
+        # With a pinned key and a server to ask, as nodes have that only look names up.
+        for domain, key in ((".", root), ("ie.ucc", ucc)):
+            asks = f'servers = ["{address_of(hub)}"]\nanchors = {{ "{domain}" = "{key}" }}\n'
+            (tmp_path / "asks.toml").write_text(asks)
+            assert f"ie.ucc.door at {hub.id}@ucc" in said("resolve", "ie.ucc.door", str(tmp_path / "asks.toml"))
         lost = said("resolve", "ie.gone.door", str(tmp_path / "names.toml"), code=2)
         assert "no answer" in lost and "'ie.gone'" in lost
         assert "a domain that" not in said("tree", str(tmp_path / "nowhere.toml"), code=2)

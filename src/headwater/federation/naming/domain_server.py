@@ -20,10 +20,10 @@ from headwater.federation.wire.name_requests import (
 )
 from headwater.federation.wire.requests import Accepted
 from headwater.services.documents import SignedDocument
-from headwater.services.naming.domains import changes_channel, is_in
+from headwater.services.naming.domains import changes_channel, enclosing, is_in
 from headwater.services.naming.registration import read_endorsement, read_endorsements, read_registration
 from headwater.services.naming.registration_table import Change, RegistrationTable
-from headwater.services.naming.zone import Delegation, Zone
+from headwater.services.naming.zone import MOST_SERVERS, Delegation, Zone
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source
@@ -144,8 +144,13 @@ class DomainServer:
 
     @property
     def parents(self) -> list[NodeAddress]:
-        """Who serves what is above the domains here."""
-        return list(dict.fromkeys(each for domain in self._domains.values() for each in domain.settings.parent))
+        """Who serves what is above the domains here: their parents, and the servers of pinned domains above them."""
+        found = [each for domain in self._domains.values() for each in domain.settings.parent]
+        pinned = {above for domain in self._domains for above in enclosing(domain) if above not in self._domains}
+        found += [
+            each for above in sorted(pinned & set(self._book.anchors)) for each in self._book.anchors[above].servers
+        ]
+        return list(dict.fromkeys(found))[:MOST_SERVERS]
 
     def _of(self, name: str) -> tuple[_Domain, Zone] | None:
         """The smallest domain here that a name is in, with its zone."""

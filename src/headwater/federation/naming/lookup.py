@@ -42,7 +42,7 @@ class Lookups:
         worker: Worker,
     ) -> None:
         self._reach, self._book, self._server, self.servers, self._worker = reach, book, server, servers, worker
-        hints = [] if server is None else server.parents
+        hints = [*([] if server is None else server.parents), *servers]
         self.resolver = Resolver(book, hints, monotonic, reach.order)
         self.cache = AnswerCache(monotonic, time.time_ns)
         self._lock = threading.Lock()

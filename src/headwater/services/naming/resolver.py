@@ -72,8 +72,8 @@ Resolution: TypeAlias = Generator[Inquiry, Reply | None, Answer]
 
 @dataclass
 class Resolver:
-    """Of one node. `hints` are servers to begin with where nothing is known of an anchor: its parent's. `order` puts
-    servers in the order in which to try them, those that did not answer lately last."""
+    """Of one node. `hints` are servers to begin with where nothing is known of an anchor: its parent's, or any that it
+    asks. `order` puts servers in the order in which to try them, those that did not answer lately last."""
 
     book: ZoneBook
     hints: Sequence[NodeAddress]
