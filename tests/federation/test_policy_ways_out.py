@@ -16,6 +16,7 @@ from headwater.errors import FederationError, ObjectError
 from headwater.federation.address_map import HashedGroups
 from headwater.federation.gateway.gateway import Gateway
 from headwater.federation.network import Network
+from headwater.federation.objects import zone_carrier
 from headwater.federation.wire.object_requests import HoldReplica, ReadReplica
 from headwater.federation.wire.requests import unpack_type
 from headwater.objects.replicas import spec as specs
@@ -200,6 +201,28 @@ def test_triggers_of_other_nodes_are_judged_anew_also_if_nobody_has_asked_since_
     plant.owner.policies.set(policy("new.level < 2", "objects.Tank", CHANGE))
     registry = plant.owner.objects.engine.triggers.registry
     eventually(lambda: len(list(registry)) == 2 and not any(each.trigger.enabled for each in registry))
+
+
+def test_what_another_node_has_watched_ends_when_it_may_not_see_it_any_more(
+    make: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = Plant(make, tmp_path)
+    with plant.objects.transaction() as t:
+        t.create("tank", "Tank", level=1.0)
+    home = make("home", state=tmp_path / "home.state")
+    make.together()
+    home.objects.type("Tank", "level: f64, label: text?")
+    with home.objects.transaction() as t:
+        t.create("own", "Tank", level=1.0)
+    inputs = {"a": "//plant/tank", "b": "//home/own"}
+    where = "a.level - b.level > 5"
+    trigger = home.objects.trigger("apart", inputs=inputs, when="becomes", where=where, notify={})
+    eventually(lambda: trigger.holds is False)
+    assert len(plant.objects.watches) == 1
+    monkeypatch.setattr(zone_carrier, "RENEW_BEATS", 1 << 30)  # else it is looked at now and then
+    plant.owner.policies.set(policy("new.level < 1", "objects.Tank", CHANGE))
+    eventually(lambda: not len(plant.objects.watches))
+    eventually(lambda: "plant" in trigger.report()["refused"])
 
 
 def test_where_somebody_is_may_be_an_object(make: Nodes, tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ class Node(LocalNode):
                 ZoneService(self, engine.context, engine.peers, engine.dialogue, engine.links)
             )
             self._zones.attached.append(objects.attached)
+            self._policies.watch(self._zones.rejudge)
             whereabouts = Whereabouts(engine.peers, engine.demands, engine.positions)
             self._moving = self.services.add(
                 Moving(self, engine.context, engine.peers, engine.dialogue, whereabouts, in_force)

@@ -14,6 +14,7 @@ from headwater import Event, Interest
 from headwater.errors import FederationError, ObjectError, TransactionError, Unreachable
 from headwater.federation.objects import remote
 from headwater.federation.wire.object_requests import SubmitTransaction
+from headwater.objects import Computed
 from headwater.objects.operations import Administer, Invoke, Permits, Raise, Transaction, Update, pack
 from headwater.security import Deny, Restrict
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
@@ -176,6 +177,38 @@ def test_it_touches_only_what_it_may(make: Nodes, tmp_path: Path) -> None:
         t.update("tank", {"level": 1.0})
         t.publish("alarms", text="fire")
     assert [event.text for event in heard.wait(1)] == ["fire"]
+
+
+def test_what_is_put_is_made_or_changed_by_who_may(make: Nodes, tmp_path: Path) -> None:
+    rights = Rights()
+    plant = Plant(make, tmp_path, security={"policy": rights})
+    with plant.objects.transaction() as t:
+        t.create("secret", "Secret", key=7)
+    for level in (1.0, 2.0):
+        with plant.remote.transaction() as t:
+            t.put("tank", "Tank", {"level": level}, event=True)
+    assert plant.objects["tank.level"] == 2.0
+    rights.no = {
+        ("transact", "objects.Secret"): Deny("no"),
+        ("subscribe", "objects.Secret"): Deny("no"),
+    }
+    builder = plant.remote.builder()
+    builder.put("secret", "Secret", {"key": 8})
+    builder.put("secret", "Tank", {"level": 1.0})
+    builder.put("new", "Secret", {"key": 8})
+    builder.put("tank", "Tank", {"level": Computed("level + 1")})
+    with pytest.raises(TransactionError) as raised:
+        plant.remote.submit(builder)
+    assert [problem.operation for problem in raised.value.problems] == [1, 2, 3]
+    said = [problem.text for problem in raised.value.problems]
+    assert said[0] == said[1] and "7" not in said[0] and "may change, found 'Secret'" in said[2]
+    rights.no = {("transact", "objects.Tank"): Deny("no")}
+    with (
+        pytest.raises(TransactionError, match="of type Tank, which it may not change"),
+        plant.remote.transaction() as t,
+    ):
+        t.put("tank", "Secret", {"key": 1})
+    assert plant.objects["tank.level"] == 2.0 and plant.objects["secret.key"] == 7 and "new" not in plant.objects
 
 
 def test_a_right_is_looked_at_in_the_turn(make: Nodes, tmp_path: Path) -> None:

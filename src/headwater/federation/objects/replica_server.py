@@ -124,7 +124,7 @@ class ReplicaServer:
             type = None if trigger is None or trigger.notification is None else pack_type(trigger.notification.type)
             if trigger is not None and type is not None:
                 channel = triggers.channel(trigger)
-                if isinstance(self._context.security.decide(caller.principal, "subscribe", channel), Allow):
+                if isinstance(self._context.decisions.decide(caller.principal, "subscribe", channel), Allow):
                     found[level] = channel, type
         return found
 

@@ -294,6 +294,11 @@ class ZoneCarrier:
             return str(error)
         return ""
 
+    def examine(self) -> None:
+        """Look at the rights of homes now."""
+        if self._objects is not None and not self._node.closed:
+            self._examine(self._objects)
+
     def _examine(self, objects: Objects) -> None:
         """Rights may have been taken away since, and homes may be gone for good."""
         from headwater.federation.objects.rights import open_types

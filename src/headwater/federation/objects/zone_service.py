@@ -77,6 +77,10 @@ class ZoneService(Service):
         if self._made is not None:
             self._worker.put(getattr(self._made, what))
 
+    def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
+        """Policies have changed: what homes may not have watched any more ends now, and not with the next look."""
+        self._put("examine")
+
     def _on_post(self, peer: Peer, body: bytes) -> None:
         """The thread that reads a link is here: it only passes it on."""
         if not self._worker.put(partial(self._take, peer, body), size=len(body)):
