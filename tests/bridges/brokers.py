@@ -30,8 +30,7 @@ class Broker:
         self._settings = folder / "broker.conf"
         self._settings.write_text(
             f"server_name: test\nlisten: 127.0.0.1:{self.nats_port}\n"
-            f'jetstream {{ store_dir: "{folder / "streams"}", max_memory_store: 64MB, '
-            "max_file_store: 256MB, sync_interval: always }\n"
+            f'jetstream {{ store_dir: "{folder / "streams"}", sync_interval: always }}\n'
             f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port} }}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,6 +54,13 @@ class Broker:
         """As a power cut."""
         if self._process is not None:
             self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """As it is ended by who cares: everything that it has acknowledged is on its disk."""
+        if self._process is not None:
+            self._process.terminate()
             self._process.wait()
             self._process = None
 

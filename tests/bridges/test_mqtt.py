@@ -162,8 +162,11 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
         for _ in range(count):
             device.say("sensors/lab", str(next(said)))
 
+    yard = Node("yard", listen="tcp/127.0.0.1:0", log=tmp_path / "yard")
+    source = yard.channel("shown", Reading).source("screen")
+
     def node() -> Node:
-        made = Node("hall", state=tmp_path / "state", log=tmp_path / "log")
+        made = Node("hall", state=tmp_path / "state", log=tmp_path / "log", connect=yard.endpoints[0])
         made.channel("readings", Reading).subscribe(lambda event: came.append(event.number))
         made.channel("shown", Reading)
         return made
@@ -172,7 +175,7 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
     try:
         with node() as first:
             bridge = joined(first, broker, IN, out)
-            source = first.channel("shown").source("screen")
+            assert first.until(lambda: "yard" in first.peers, GUARD) and first.ready(GUARD)
             speak(20)
             for _ in range(20):
                 source.publish(Reading("lab", next(published)))
@@ -189,13 +192,13 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
         speak(20)  # the broker keeps these for the bridge
         with node() as second:
             joined(second, broker, IN, out)
-            source = second.channel("shown").source("screen")
             for _ in range(10):
                 source.publish(Reading("lab", next(published)))
             eventually(lambda: len(set(came)) == 60, "all has come in after a restart of the bridge", GUARD)
             eventually(lambda: len({each[1] for each in device.heard}) == 60, "all has gone out", GUARD)
     finally:
         device.close()
+        yard.close()
     assert sorted(set(came)) == list(range(60))
     assert sorted({int(each[1]) for each in device.heard}) == list(range(60))
 
