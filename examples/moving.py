@@ -29,6 +29,9 @@ def main() -> None:
                 server.publish(to="ann", n=n)
                 server.publish(to="bob", n=-n)
 
+        def wait(where: str, last: int) -> None:
+            places[where].until(lambda: read[where][-1:] == [last], 60.0)
+
         def reads(where: str) -> Any:
             return lambda event: read[where].append(event.n)
 
@@ -40,7 +43,7 @@ def main() -> None:
         )
         desk.ready(60.0)
         mail(1, 5)
-        lab.flush(60.0)
+        wait("desk", 5)
 
         token = sink.move(to="phone")
         mail(6, 10)  # she is on the stairs
@@ -50,7 +53,7 @@ def main() -> None:
             print(f"home: {'for phone' in str(error) and 'the token is for the phone'}")
         sink = phone.resume(token, reads("phone"))
         mail(11, 15)
-        lab.flush(60.0)
+        wait("phone", 15)
         try:
             desk.channel("tcd.mail").subscribe(reads("desk"), name="ann", delivery=Reliable(durable=True))
         except SubscriptionError as error:
@@ -58,10 +61,10 @@ def main() -> None:
 
         sink = home.resume(sink.move(), reads("home"))
         mail(16, 20)
-        lab.flush(60.0)
+        wait("home", 20)
         sink = desk.resume(sink.move(), reads("desk"))
         mail(21, 25)
-        lab.flush(60.0)
+        wait("desk", 25)
         for name, numbers in read.items():
             print(f"{name} has read {numbers}")
         everything = sorted(n for numbers in read.values() for n in numbers)
