@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,9 @@ from headwater.channel.routing.letter import Chunk, Letter
 from headwater.federation.arrive.deduplication import origin_of
 from headwater.federation.arrive.relay import RelaySource
 from headwater.federation.network import Network
-from tests.federation.nodes import Log, Nodes, nodes, see
+from headwater.federation.peers.outgoing import Outgoing
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+from tests.federation.pairs import cut
 
 CHANNEL = "ie.tcd.sighting"
 KEPT = Config(history=100)
@@ -271,3 +275,44 @@ def test_what_a_gateway_passes_on_again_is_remembered_once(batches: bool) -> Non
         assert [part.seqs.tolist() for part in channel.backlog.read("hill@lab", 0, None, wanted)] == [
             [*range(136, 141)]
         ]
+
+
+def test_a_barrier_that_is_on_its_way_does_not_overtake_the_past(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sink that begins with the past comes while the barrier of an earlier question is being put behind the events:
+    that barrier must not speak for the new one too, or the sink would take what follows it for no past."""
+    flush, held, looked = Outgoing._flush_before_barrier, threading.Event(), threading.Event()
+    waiting: list[Any] = []
+
+    def held_up(self: Outgoing, crossing: Any, frames: list[bytes]) -> None:
+        flush(self, crossing, frames)
+        if held.is_set() and not waiting and crossing.channel.name == CHANNEL:
+            waiting.append(crossing)
+            version = crossing.version
+            looked.set()
+            eventually(lambda: crossing.version > version)  # the next question is answered meanwhile
+
+    monkeypatch.setattr(Outgoing, "_flush_before_barrier", held_up)
+    with nodes() as make:
+        lab = make("lab", log=tmp_path)
+        source = lab.channel(CHANNEL, Sighting).source("east")
+        publish(source, range(20))
+        desk = make("desk")
+        channel = desk.channel(CHANNEL, Sighting)
+        even, log = Log(), Log()
+        channel.derive("ie.tcd.even", "badge % 2 == 0").subscribe(even)
+        make.together()
+        make.ready(desk)
+        there, here = lab._engine.everyone()[0], desk._engine.everyone()[0]
+        held.set()
+        cut(there, here)  # the barrier goes again, over the next link
+        assert looked.wait(GUARD)
+        channel.subscribe(log, history="all")
+        make.ready(desk)
+        source.publish(badge=20)
+        even.wait(1)
+        log.wait(1)
+        make.flush()
+        assert log.field("badge") == list(range(21))
+        assert even.field("badge") == [20]

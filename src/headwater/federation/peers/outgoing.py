@@ -73,7 +73,10 @@ class Outgoing(PeerRecord):
                 frames.append(control.popleft())
             if not self.resumed:
                 return frames
-            barriers_due = dict.fromkeys(self.barriers_due.popleft() for _ in range(len(self.barriers_due)))
+            # What a barrier will say is settled before lanes are looked at: a question that is answered meanwhile puts
+            # what it owes into them first, and then has its version; so no barrier of that overtakes it.
+            due = dict.fromkeys(self.barriers_due.popleft() for _ in range(len(self.barriers_due)))
+            barriers_due = [(crossing, crossing.version, crossing.points) for crossing in due]
             while dirty:
                 lane = dirty.popleft()
                 if lane.crossing.parked:  # what was kept goes first
@@ -82,13 +85,13 @@ class Outgoing(PeerRecord):
                 if not lane.announced:
                     frames.append(self._announce(lane, lane.number + 1))
                 lane.build(frames)
-            for crossing in barriers_due:
+            for crossing, version, points in barriers_due:
                 if crossing.parked:
                     continue
                 if crossing.waits_for_log():
                     continue
                 self._flush_before_barrier(crossing, frames)
-                frames.append(self._barrier(crossing))
+                frames.append(self._barrier(crossing, version, points))
             more = bool(self.reading)
             while self.reading:
                 self.add_dirty(self.reading.pop())
@@ -141,10 +144,11 @@ class Outgoing(PeerRecord):
                 if lane.pending:
                     lane.build(frames, now=True)
 
-    def _barrier(self, crossing: Crossing) -> bytes:
-        crossing.told = crossing.version
+    def _barrier(self, crossing: Crossing, version: int, points: dict[int, int]) -> bytes:
+        """That the wishes of a version are in force, after these points; all from before them is in frames."""
+        crossing.told = version
         since, gap, _ = self._parts.barriers.behind(crossing.channel.name)
-        return self._barrier_of(crossing, crossing.points, since, gap)
+        return self._barrier_of(crossing, points, since, gap)
 
     def _barrier_of(self, crossing: Crossing, points: dict[int, int], since: int, gap: int) -> bytes:
         crossing.behind = since, gap
