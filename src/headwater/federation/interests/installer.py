@@ -385,6 +385,8 @@ class Installer:
                 crossing.parked = True
                 for lane in crossing.active():
                     lane.announced, lane.again_asked, lane.restart = False, 0, None
+                    with peer.building:
+                        lane.forget_past()
             else:
                 self._drop(peer, crossing)
         if self._groups is not None:

@@ -45,12 +45,14 @@ FORGOTTEN_FRAMES = 4096  # of which it is remembered that they are no longer kep
 
 
 class Kept(NamedTuple):
-    """A frame that was sent, or is about to be, and is not acknowledged."""
+    """A frame that was sent, or is about to be, and is not acknowledged. One of the `past` has no number, so that
+    nobody acknowledges it: it has come if the next one has, and has the number of that here."""
 
     number: int
     last: int  # seq of its last event
     events: int
     frame: bytes
+    past: bool = False
 
 
 class Lane(FrameBuilder):
@@ -210,8 +212,11 @@ class Lane(FrameBuilder):
     largest = MAX_RECORD_BYTES
 
     def resume(self, after: dict[int, int], since: dict[int, int]) -> None:
-        """Begin again after the events that the peer has, by tag; what is on its way goes to nobody."""
+        """Begin again after the events that the peer has, by tag; what is on its way goes to nobody, but for what is of
+        the past, which nothing else would bring."""
+        past = [each for each in self.kept if each.past]
         self.kept.clear()
+        self.kept.extend(past)
         self._forgotten.clear()
         self.pending[:] = [item for item in self.pending if isinstance(item, ControlFrame)]
         self._chunk_surplus, self.newest, self._gaps_taken = 0, 0, int.from_bytes(self.gap_count, "little")
@@ -376,7 +381,8 @@ class Lane(FrameBuilder):
         frames.append(frame)
         if self.crossing.reliable and (events or not self.ended or frame[4] != wire.CONTROL):
             self._unsettled += events
-            self.kept.append(Kept(self.number, last, events, frame))
+            past = not events and wire.is_past(frame)
+            self.kept.append(Kept(self.number + past, last, events, frame, past))
         elif self.waiters.threads or self.waiters.futures:
             self.settle(0)
 
@@ -467,8 +473,18 @@ class Lane(FrameBuilder):
         if self.behind is not None:
             if not self.dirty and self._unsettled < self.limit:
                 self.dispatch_later()
-        elif self.ended and not kept and not self.pending:
+        elif self.ended and not self.pending and (not kept or kept[0].number > self.number):
             self.crossing.drop(self)
+
+    def forget_past(self) -> None:
+        """The peer was started again: what sinks of its earlier process were to begin with goes to nobody."""
+        others = [each for each in self.kept if not each.past]
+        if len(others) < len(self.kept):
+            self.kept.clear()
+            self.kept.extend(others)
+        with self.source.lock:
+            if any(map(_of_the_past, self.pending)):
+                self.pending[:] = [item for item in self.pending if not _of_the_past(item)]
 
     def trim(self) -> None:
         """Drop the oldest, as the policy says, until there is room; the peer will be told of the gap."""
@@ -507,7 +523,7 @@ class Lane(FrameBuilder):
         self._forgotten.clear()
         missing = list(self.kept) if received is None else self.kept.after(received)
         first = missing[0].number if missing else self.number + 1
-        return first, [wire.resent(each.frame) for each in missing]
+        return first, [each.frame if each.past else wire.resent(each.frame) for each in missing]
 
     def end_frame(self) -> bytes:
         """What the peer is told after its last event."""
@@ -523,3 +539,7 @@ class Lane(FrameBuilder):
         self.peer.full.discard(self)
         self.crossing.drop(self)
         self._tell_waiters()
+
+
+def _of_the_past(item: Pending) -> bool:
+    return isinstance(item, ControlFrame) and wire.is_past(item.frame)

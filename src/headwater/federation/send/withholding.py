@@ -151,7 +151,9 @@ def _kept(lane: Lane, judge: Judge) -> None:
         lane.settle(settled)
         return
     frame = _encoded(lane, last.number, events)
-    lane.kept.append(last._replace(last=events[-1][0], events=settled, frame=frame))
+    one = last._replace(last=events[-1][0], events=settled, frame=frame)
+    at = next((at for at, each in enumerate(others) if each.number > one.number), len(others))
+    lane.kept.insert(at, one)
 
 
 def _judged(lane: Lane, judge: Judge, found: Events | Batch, frame: bytes) -> bytes | None:

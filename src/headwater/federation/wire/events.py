@@ -65,6 +65,7 @@ _MAX_RECORD = MAX_FRAME - _EVENT_EXTRA
 _RECORD_AT = _EVENT_BODY.size
 EVENT_AT = 1 + _RECORD_AT  # where the record begins in an EVENT, with its kind
 event_head = _EVENT_BODY.unpack_from  # source, number, sequence number, stamp
+_NUMBER_AT = 10  # in EVENTS, with the prefix: after the kind, the source and the flags
 _HALF = U32 // 2
 _FLAGS = RESENT | TAGGED | UNIFORM | CONTIGUOUS | TOGETHER | BARE
 _AGAIN = {EVENT: bytes((RETOLD,)), BODY: bytes((REBODY,))}
@@ -161,6 +162,11 @@ def resent(frame: bytes) -> bytes:
     if kind in (EVENTS, BATCH):  # in both the flags follow the source
         return b"".join((frame[:9], bytes((frame[9] | RESENT,)), frame[10:]))
     return frame
+
+
+def is_past(frame: bytes) -> bool:
+    """Whether a frame, with its prefix, is one of remembered events: these have no number on their lane."""
+    return frame[4] == EVENTS and frame[_NUMBER_AT : _NUMBER_AT + 8] == bytes(8)
 
 
 def spans(base: int, stamp: int) -> bool:
