@@ -162,9 +162,10 @@ def test_a_home_begins_again_as_its_program_says_while_an_owner_is_away(make: No
     fleet.close("desk")
     fleet.close("north")
     fleet.open("desk", listen=endpoint)
-    fleet.install()
+    trigger = fleet.install()
     assert fleet.desk.engine.triggers.found("far").trigger == before and list(fleet.desk.triggers) == ["far"]
     fleet.open("north")
+    decided(trigger, False)  # what is so when it is first known has not become so
     fleet.move("north", x=150.0)
     eventually(lambda: fleet.count == 1)
 
