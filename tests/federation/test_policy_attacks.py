@@ -23,7 +23,7 @@ from tests.disk import full
 from tests.federation.certified import authority
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
-from tests.federation.test_policy_nodes import BY_OTHER, held, joined, shows
+from tests.federation.test_policy_nodes import BY_OTHER, held, joined, push, shows
 
 CHANNEL, TYPE = "t.sighting", "who: text, n: u32"
 __all__ = ["authority"]
@@ -136,6 +136,26 @@ def test_a_policy_node_that_may_have_forgotten_some_opens_nothing(make: Nodes, a
     make.together()
     eventually(lambda: held(hq) == {"sightings": 1})  # policy nodes ask each other
     eventually(lambda: bool(lab.policies.why("ann", "another.channel")))
+
+
+def test_after_a_split_with_two_truths_the_next_one_is_everybodys(make: Nodes, authority: Path, tmp_path: Path) -> None:
+    both = {"by": ["other", "reader"]}
+    lab, desk = joined(make, authority, "lab", both), joined(make, authority, "desk", both)
+    one = joined(make, authority, "other", both, state=tmp_path / "one.db")
+    two = joined(make, authority, "reader", both, state=tmp_path / "two.db")
+    make.together()
+    assert one.policies.set(shows("true")).version == 1 and held(two) == {"sightings": 1}
+    for hq, place, show in ((one, lab, "n = 1"), (two, desk, "n = 2")):  # neither hears of the other
+        document = hq.policies._holding.make(shows(show), "sightings")
+        hq.policies._take(document)
+        assert push(hq, place, document) == "" and held(place) == {"sightings": 2}
+    for node in (lab, desk):
+        eventually(lambda node=node: len(node.report().services["policies"]["conflicts"]) == 1)
+        assert not node._engine.offences  # type: ignore[union-attr]
+    assert two.policies.set(shows("n = 3")).version == 3
+    for node in (lab, desk, one, two):
+        assert held(node) == {"sightings": 3} and not node.report().services["policies"]["conflicts"]
+    assert "n = 3" in one.policies.why_at("lab", "ann", "ie.tcd.sighting").shown
 
 
 def test_without_certificates_policies_are_known_by_a_key_that_a_state_keeps(

@@ -94,6 +94,10 @@ class Holding:
         """The versions that are held, by name."""
         return {each.name: each.version for each in self.all()}
 
+    def prints(self) -> dict[str, str]:
+        """The fingerprints of those documents, by name: two of one version may say different things."""
+        return {each.name: each.signed.fingerprint for each in self.all()}
+
     def newest(self, name: str) -> int:
         """The newest version that was ever held of a policy; 0 if none was."""
         return self._versions.newest(KIND, name)

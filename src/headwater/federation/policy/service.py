@@ -104,6 +104,7 @@ class PolicyService(Service):
         self._closed_for = ""
         self._expired: frozenset[str] = frozenset()
         self._watchers: list[Watcher] = []
+        self._conflicts: dict[str, str] = {}  # by policy node, why a policy of it is not the one that holds here
         self._own = _own_principal(context)
         self._sets = self._settings is None or self._settings.signed_by(self._own)
 
@@ -133,6 +134,7 @@ class PolicyService(Service):
         return {
             "policies": {each.name: each.version for each in held},
             "closed": self._closed_for,
+            "conflicts": dict(self._conflicts),
             "withheld": self._rejudgement.withheld,
         }
 
@@ -246,6 +248,7 @@ class PolicyService(Service):
             if taken is None:
                 return {}
             held, before = taken
+            self._conflicts.clear()
             self._follow()
         return self._changed(_either(held.policy, before))
 
@@ -279,7 +282,9 @@ class PolicyService(Service):
         found: list[bytes] = []
         size = 0
         for held in self._holding.all():
-            if held.version <= request.known.get(held.name, 0):
+            known = request.known.get(held.name, 0)
+            same = request.prints.get(held.name, held.signed.fingerprint) == held.signed.fingerprint
+            if held.version < known or (held.version == known and same):
                 continue
             data = held.signed.to_bytes()
             if found and size + len(data) > PAGE_BYTES:
@@ -299,7 +304,7 @@ class PolicyService(Service):
         """All that a policy node holds, page by page."""
         asked = monotonic()
         while True:
-            answer = self._dialogue.ask(peer, TellPolicies(self._holding.known()))
+            answer = self._dialogue.ask(peer, TellPolicies(self._holding.known(), self._holding.prints()))
             if not isinstance(answer, PoliciesAre):
                 raise FederationError(f"{peer.name} does not say which policies it holds")
             before = self._holding.known()
@@ -307,12 +312,22 @@ class PolicyService(Service):
                 try:
                     self._take(SignedDocument.from_bytes(data))
                 except HeadwaterError as error:
-                    self._context.offences.note(peer.id, f"of its policies: {error}")
+                    self._note(peer, error)
             if not answer.more or self._holding.known() == before:
                 break
         if answer.complete:
             self.freshness.heard(peer.id, asked)
             self._look()
+
+    def _note(self, peer: Peer, error: HeadwaterError) -> None:
+        """Two policy nodes that did not hear of each other may have set the same version: that is nobody's offence, and
+        for people to decide."""
+        if getattr(error, "reason", "") != "conflict":
+            self._context.offences.note(peer.id, f"of its policies: {error}")
+        elif self._conflicts.get(peer.name) != str(error):
+            self._conflicts[peer.name] = str(error)
+            log.warning("node %s: %s has another policy of the same version, set it again: %s", self._context.name,
+                        peer.name, error)  # fmt: skip
 
     # ── time ──
 

@@ -16,6 +16,7 @@ PAGE_BYTES = 512 << 10  # of documents in an answer, about; one at least
 MAX_WHY = 16 << 10  # characters of an explanation
 
 _Document = Annotated[bytes, Meta(max_length=DOCUMENT_BYTES)]
+_Prints = Annotated[dict[str, Annotated[str, Meta(max_length=64)]], Meta(max_length=MOST_POLICIES)]
 _Versions = Annotated[dict[str, Number], Meta(max_length=MOST_POLICIES)]
 
 
@@ -56,6 +57,7 @@ class TellPolicies(Request, frozen=True, tag=True):
 
     answer: ClassVar[Any] = PoliciesAre
     known: _Versions = msgspec.field(default_factory=dict)
+    prints: _Prints = msgspec.field(default_factory=dict)  # of what is known, so that another one of a version is told
 
 
 class WhyPolicy(Request, frozen=True, tag=True):
