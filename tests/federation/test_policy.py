@@ -151,7 +151,7 @@ def test_each_wish_says_whom_it_is_for(make: Nodes) -> None:
         Wish(2, program, tagged=True, on_behalf_of="eve"),
         Wish(3, program, on_behalf_of="ann"),
         Wish(4, program),
-        Wish(5, program, tagged=True, on_behalf_of="bob"),
+        Wish(5, Interest("level * 2.0 > 1.0", BOUND).dumps(), tagged=True, on_behalf_of="bob"),  # more than comparisons
         Wish(6, program, tagged=True, on_behalf_of="joe"),
     ]
     answer = desk._engine.dialogue.ask(desk._engine.peers[lab.id], Install(CHANNEL, 1, wishes))
