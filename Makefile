@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src studies/src -type f ! -name '*.pyc') studies/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types mypy pyright imports rooms browser unit dist peers performance soak soak-federation clean
+.PHONY: help env demo test check format format-check lint types mypy pyright imports rooms browser unit test-mosquitto dist peers performance soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -72,6 +72,9 @@ browser: $(VENV)/.dependencies ## a browser for the tests of pages, where the ma
 unit: env $(VENV)/java.jsa ## the tests; one of them: make unit ARGS='tests/ir -k covers'
 	@$(PY) tools/browser.py || true
 	@PYTHONHASHSEED=0 $(PY) $(if $(ARGS),-m pytest $(ARGS),tools/run_tests.py)
+
+test-mosquitto: env ## bridges beside Debian's mosquitto, for MQTT 5: apt-get install mosquitto
+	@$(PY) -m pytest tests/bridges/mosquitto_checks.py
 
 dist: $(VENV)/.dependencies ## build dist/: the wheel and the source distribution of Headwater, and those of its studies
 	@rm -rf dist

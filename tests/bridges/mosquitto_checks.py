@@ -1,0 +1,137 @@
+"""MQTT 5 with mosquitto, which not every machine has: `make test-mosquitto` runs these, `make test` does not."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from headwater import Event, Node, u32
+from headwater.bridges.mapping import Mapping
+from headwater.bridges.mqtt import MqttBridge
+from headwater.testing import Recorder, eventually
+from tests.ports import free_port
+
+GUARD = 60.0
+
+
+class Reading(Event):
+    room: str
+    number: u32
+
+
+class Mosquitto:
+    """A broker that keeps sessions and messages in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self._folder = free_port(), folder
+        self._settings = folder / "mosquitto.conf"
+        self._settings.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"persistence_location {folder}/\nuser root\nautosave_on_changes true\nautosave_interval 1\n"
+        )
+        self.start()
+
+    def start(self) -> None:
+        program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+        assert Path(program).exists(), "expected mosquitto, found none: apt-get install mosquitto"
+        self._process = subprocess.Popen([program, "-c", str(self._settings)], stderr=subprocess.DEVNULL)
+        eventually(self._listens, "mosquitto listens", GUARD)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def _listens(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+            return True
+        return False
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    made = Mosquitto(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def device(broker: Mosquitto) -> Iterator[Any]:
+    made = paho.Client(CallbackAPIVersion.VERSION2, client_id="device", protocol=MQTTProtocolVersion.MQTTv5)
+    made.heard = []
+    made.on_message = lambda client, data, message: made.heard.append(
+        (message.topic, bytes(message.payload), getattr(message.properties, "ContentType", None))
+    )
+    made.on_connect = lambda client, *_: client.subscribe("screens/#", 1)
+    made.reconnect_delay_set(1, 1)
+    made.connect_async("127.0.0.1", broker.port)
+    made.loop_start()
+    eventually(made.is_connected, "the device is connected", GUARD)
+    yield made
+    made.disconnect()
+    made.loop_stop()
+    made._reset_sockets(sockpair_only=True)
+
+
+OUT = Mapping("screens/{room}", "shown", direction="out", qos=2)
+IN = Mapping("sensors/{room}", "readings", payload="text:number")
+
+
+def joined(node: Node, broker: Mosquitto) -> MqttBridge:
+    made = node.services.add(MqttBridge(node, f"127.0.0.1:{broker.port}", [IN, OUT], version="5"))
+    eventually(lambda: made.is_connected, "the bridge is connected", GUARD)
+    return made
+
+
+def test_version_5_in_and_out_with_what_the_payload_is(broker: Mosquitto, device: Any) -> None:
+    with Node("hall") as node:
+        seen: Recorder[Reading] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        shown = node.channel("shown", Reading).source()
+        bridge = joined(node, broker)
+        for qos in (0, 1, 2):
+            device.publish("sensors/lab", str(qos), qos)
+        assert sorted(each.number for each in seen.wait(3)) == [0, 1, 2]
+        shown.publish(Reading("lab", 7))
+        eventually(lambda: device.heard == [("screens/lab", b'{"number":7}', "application/json")])
+        assert bridge.report()["bad"] == 0
+
+
+def test_a_session_of_version_5_outlives_the_bridge_and_the_broker(
+    broker: Mosquitto, device: Any, tmp_path: Path
+) -> None:
+    came: list[int] = []
+    said = iter(range(1000))
+
+    def node() -> Node:
+        made = Node("hall", state=tmp_path / "state")
+        made.channel("readings", Reading).subscribe(lambda event: came.append(event.number))
+        made.channel("shown", Reading)
+        return made
+
+    def speak(count: int) -> None:
+        told = [device.publish("sensors/lab", str(next(said)), 1) for _ in range(count)]
+        for each in told:
+            each.wait_for_publish(GUARD)
+
+    with node() as first:
+        joined(first, broker)
+        speak(10)
+        eventually(lambda: len(set(came)) == 10, timeout=GUARD)
+    speak(10)  # the broker keeps these for the bridge
+    broker.stop()
+    broker.start()
+    eventually(device.is_connected, timeout=GUARD)
+    with node() as second:
+        joined(second, broker)
+        speak(10)
+        eventually(lambda: len(set(came)) == 30, timeout=GUARD)
+    assert sorted(set(came)) == list(range(30))
