@@ -145,8 +145,9 @@ def test_after_a_split_with_two_truths_the_next_one_is_everybodys(make: Nodes, a
     two = joined(make, authority, "reader", both, state=tmp_path / "two.db")
     make.together()
     assert one.policies.set(shows("true")).version == 1 and held(two) == {"sightings": 1}
-    for hq, place, show in ((one, lab, "n = 1"), (two, desk, "n = 2")):  # neither hears of the other
-        document = hq.policies._holding.make(shows(show), "sightings")
+    sides = ((one, lab, "n = 1"), (two, desk, "n = 2"))  # neither hears of the other
+    made = [(hq, place, hq.policies._holding.make(shows(show), "sightings")) for hq, place, show in sides]
+    for hq, place, document in made:
         hq.policies._take(document)
         assert push(hq, place, document) == "" and held(place) == {"sightings": 2}
     for node in (lab, desk):

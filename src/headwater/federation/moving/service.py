@@ -73,6 +73,7 @@ class Moving(Service):
         self._whereabouts, self._in_force = whereabouts, in_force
         self._register: MoveRegister | None = None
         self._opening = threading.Lock()
+        self._had: set[str] = set()  # names of durable subscriptions of this life
         self._leaving: dict[str, tuple[Subscription[Any], Standstill]] = {}  # by name: held here until they are claimed
         self.left = self.came = self.refused = self.expired = 0
 
@@ -213,10 +214,14 @@ class Moving(Service):
     # ── coming back ──
 
     def comes_back(self, name: str | None, asked: Iterable[Asked], options: Options) -> tuple[Any, ...] | None:
-        """Where a durable subscription was, if it is subscribed again after others here have been sent what it wants:
-        what it has missed is not sent by itself then."""
+        """Where a durable subscription was, if it is subscribed again in one life of its node, after others here have
+        been sent what it wants: what it has missed is not sent by itself then. After a restart it is: who is asked by
+        the first sink of a channel waits for the others."""
         state, delivery = self._node.state, options.delivery
-        if name is None or state is None or options.order == "total" or getattr(delivery, "within", None) is not None:
+        if name is None or name not in self._had:
+            self._had.add(name or "")
+            return None
+        if state is None or options.order == "total" or getattr(delivery, "within", None) is not None:
             return None
         positions = state.positions(name)
         if not any(key.startswith(LOGGED) for key in positions):
