@@ -77,6 +77,15 @@ def test_many_objects_come_page_by_page(make: Nodes, tmp_path: Path, monkeypatch
     assert [kept.name for kept in plant.remote.list("*/t3")] == ["//plant/hall/t3", "//plant/yard/t3"]
 
 
+def test_an_object_with_the_longest_name_is_read_and_listed(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    longest = "/".join(["x" * 61] * 8)  # with its owner and a member nearly 512 bytes
+    with plant.remote.transaction() as t:
+        t.create(longest, "Tank", level=1.0)
+    assert plant.remote[f"{longest}.level"] == 1.0
+    assert [kept.name for kept in plant.remote.list()] == [f"//plant/{longest}"]
+
+
 def test_what_is_wrong_names_the_operation_and_changes_nothing(make: Nodes, tmp_path: Path) -> None:
     plant = Plant(make, tmp_path)
     builder = plant.remote.builder()

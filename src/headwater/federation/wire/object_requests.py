@@ -59,7 +59,7 @@ class TransactionIs(msgspec.Struct, frozen=True, tag=True):
 class ObjectRow(msgspec.Struct, frozen=True, array_like=True):
     """An object as it is: its path at its owner, its type, its record, the turn that has written it, and when."""
 
-    path: Name
+    path: _Path
     type: Name
     record: bytes
     turn: Number
