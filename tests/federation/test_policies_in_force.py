@@ -388,3 +388,32 @@ def test_a_policy_that_has_expired_closes_its_channels(make: Nodes) -> None:
         lab.policies.lift("nothing")
     with Node("alone") as alone, pytest.raises(FederationError, match="in no federation"):
         _ = alone.policies
+
+
+def test_a_channel_of_bytes_under_a_policy_is_closed_and_others_go_on(make: Nodes) -> None:
+    """Events that are bytes cannot be judged: whom the policy does not show everything gets nothing any more."""
+    lab, bob, ann = opened(make, "lab"), opened(make, "bob"), opened(make, "ann")
+    source = lab.channel(CHANNEL, bytes).source("door")
+    logs = {node: Log() for node in (bob, ann)}
+    sinks = {node: node.channel(CHANNEL, bytes).subscribe(log) for node, log in logs.items()}
+    make.together()
+    make.ready()
+    source.publish(b"1")
+    make.flush()
+    assert all(log.wait(1) == [b"1"] for log in logs.values())
+    engine: Any = lab._engine
+    with engine.peers[bob.id].sender._turn:  # nobody sends
+        source.publish(b"2")
+        lab.policies.set(ANNS)
+    source.publish(b"3")
+    make.flush()
+    assert logs[ann].wait(3) == [b"1", b"2", b"3"]
+    eventually(lambda: bool(sinks[bob].refused))
+    assert logs[bob].events == [b"1"]
+    lab.policies.lift("sightings")
+    source.publish(b"4")
+    make.ready()
+    source.publish(b"5")
+    make.flush()
+    eventually(lambda: b"5" in logs[bob].events)
+    assert b"2" not in logs[bob].events and b"3" not in logs[bob].events

@@ -343,6 +343,8 @@ class Lineup:
             return "never"
         if interest is None:
             return "always"
+        if self.matcher is None:  # of bytes nothing can be said: what has an interest in them is what a policy hides
+            return "never"
         facts = self.facts
         if facts is not None and not interest.stateful:
             sides = {"a_params": interest.params, "b_params": facts.params}
@@ -350,7 +352,6 @@ class Lineup:
                 return "never"
             if interest.output is None and covers(interest.normal, facts.normal, **sides):
                 return "always"
-        assert self.matcher is not None
         return "matched" if self.matcher.takes(interest) else "alone"
 
     def prepare(self) -> None:

@@ -182,9 +182,7 @@ class Granting:
 
     def _hidden(self, plain: Grant, channel: Channel, why: str) -> Grant:
         """A wish that gets nothing, as long as the policies are what they are."""
-        if channel.type is None:
-            raise Refused(why)
-        return plain._replace(interest=Interest("false", channel.type), cost=0, hidden=why)
+        return plain._replace(interest=Interest("false", channel.type or NOTHING), cost=0, hidden=why)
 
     def _ask(self, principal: Principal, action: Action, channel: Channel, claim: Claim) -> Verdict:
         """What the node itself may, and what the one may for whom it says that it asks; Refused if that can only
