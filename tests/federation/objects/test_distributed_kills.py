@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 
 from headwater import Node
+from headwater.errors import Unreachable
 from tests.effort import rounds
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes
 from tests.federation.nursery import Popen
 from tests.ports import free_endpoint
 
 CHILD = """
+import faulthandler
 import sys
 from headwater import Node
 from headwater.testing import eventually
 
+faulthandler.enable()  # it says where its threads are, when it is aborted
 name, folder, endpoint, listens = sys.argv[1:]
 network = {"lease": 1.0, "clock_error": 0.0}
 where = {"listen": endpoint} if listens == "yes" else {"connect": endpoint}
@@ -83,11 +86,29 @@ class Killed:
         builder.update("car", {"x": x})
         remote.submit(builder, timeout=GUARD)
 
-    @property
-    def count(self) -> int:
+    def fired(self, times: int) -> None:
+        """Wait until it has, so often and no more; else say what was found, and where everybody is."""
         remote: Any = self.client.objects_at("desk")
-        found: int = remote["log.count"]
-        return found
+        found: Any = None
+
+        def has_fired() -> bool:
+            nonlocal found
+            try:
+                found = remote["log.count"]
+            except Unreachable as error:
+                found = error
+            return bool(found == times)
+
+        try:
+            eventually(has_fired, timeout=GUARD)
+        except AssertionError:
+            ended = {name: process.poll() for name, process in self.processes.items()}
+            state = f"ended: {ended}, peers of the client: {self.client.peers}"
+            for name, process in self.processes.items():
+                print(f"threads of {name}:", file=sys.stderr, flush=True)
+                process.send_signal(signal.SIGABRT)
+                process.wait(GUARD)
+            raise AssertionError(f"expected {times} firings, found {found!r}; {state}") from None
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -113,7 +134,7 @@ def test_what_was_done_before_a_kill_fires_once(fleet: Killed) -> None:
         fleet.move("south", -150.0)
         fleet.kill(victim)
         fleet.start(victim)
-        eventually(lambda number=number: fleet.count == number + 1, f"firing {number + 1}", GUARD)  # type: ignore[misc]
+        fleet.fired(number + 1)
         fleet.move("south", 0.0)
     fleet.move("north", 150.0)
-    eventually(lambda: fleet.count == rounds(2, 30) + 1, "the last firing", GUARD)
+    fleet.fired(rounds(2, 30) + 1)

@@ -64,6 +64,20 @@ def test_its_changes_are_events_at_the_other_node(make: Nodes, tmp_path: Path) -
     assert [event.object for event in seen.wait(1)] == ["//plant/tank2"]
 
 
+def test_objects_that_nobody_has_opened_are_opened_by_who_asks(make: Nodes, tmp_path: Path) -> None:
+    """In a new life of the owner, whose program does not ask for them, or has not yet."""
+    desk, owner = make("desk"), make("plant", state=tmp_path / "plant.state")
+    owner.objects.type("Tank", "level: f64")
+    with owner.objects.transaction() as t:
+        t.create("tank", "Tank", level=1.0)
+    owner.close()
+    owner, remote = make("plant", state=tmp_path / "plant.state"), desk.objects_at("plant")
+    assert remote["tank.level"] == 1.0
+    with remote.transaction() as t:
+        t.update("tank", {"level": 2.0})
+    assert owner.objects["tank.level"] == remote["tank.level"] == 2.0
+
+
 def test_many_objects_come_page_by_page(make: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.federation.objects.object_server.MOST_OBJECTS", 3)
     monkeypatch.setattr("headwater.objects.engine.LOOKED", 4)

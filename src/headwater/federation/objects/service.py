@@ -102,6 +102,7 @@ class ObjectService(Service):
     def _opened(self) -> Servers:
         if self._node.state is None:
             raise ObjectError("it owns no objects: it has no state to keep them in")
+        objects = self._node.objects  # without the lock: whoever opens them says `attached`
         with self._lock:
             if self._servers is None:
                 from headwater.federation.objects.budgets import Budgets
@@ -109,7 +110,7 @@ class ObjectService(Service):
                 from headwater.federation.objects.replica_server import ReplicaServer
                 from headwater.federation.objects.trigger_server import TriggerServer
 
-                objects, budgets = self._node.objects, Budgets()
+                budgets = Budgets()
                 self._servers = Servers(
                     ObjectServer(objects, self._context, budgets),
                     TriggerServer(objects, self._context, budgets),

@@ -10,7 +10,6 @@ One thread does it all; what comes is bounded by what may wait for it.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -55,7 +54,6 @@ class ZoneCarrier:
         self._dialogue, self._links, self._worker = dialogue, links, worker
         self.terms = terms_of(context.network)
         self._objects: Objects | None = None
-        self._opening = threading.Lock()
         self._errands: Counter[str] = Counter()  # of homes, that wait for their turns
         self._renewed: dict[tuple[str, bytes], float] = {}
         self._held: dict[str, deque[bytes]] = {}
@@ -231,12 +229,12 @@ class ZoneCarrier:
                     self.gone(home, key, why)
                 else:
                     self._renewed[home, key] = now
-                    self._errand(home, watching(home, key, form))
+                    self._errand(objects, home, watching(home, key, form))
             case wire.Told(key, message):
                 self._renewed[home, key] = now
-                self._errand(home, telling(home, key, message))
+                self._errand(objects, home, telling(home, key, message))
             case wire.End(key) if (home, key) in objects.watches:
-                self._errand(home, ending(home, key))
+                self._errand(objects, home, ending(home, key))
             case wire.Renew(keys):
                 for key in keys:
                     if (home, key) in objects.watches:
@@ -244,11 +242,10 @@ class ZoneCarrier:
                     else:
                         self.gone(home, key, "")
 
-    def _errand(self, home: str, operation: Administer) -> None:
+    def _errand(self, objects: Objects, home: str, operation: Administer) -> None:
         """In the queue, as everything; what a home asks for faster than it can be done is lost."""
         from headwater.objects.operations import Transaction
 
-        assert self._objects is not None
         if self._errands[home] >= ERRANDS:
             self.lost += 1
             return
@@ -258,15 +255,15 @@ class ZoneCarrier:
             self._errands[home] -= 1
 
         try:
-            self._objects.engine.submit(Transaction((operation,)), waits=True, told=told)
+            objects.engine.submit(Transaction((operation,)), waits=True, told=told)
         except ClosedError:
             self._errands[home] -= 1
 
     def _opened(self) -> Objects | None:
         """The objects of this node: opened by the first that asks for something of them."""
         if self._objects is None and self._node.state is not None and not self._node.closed:
-            with self._opening, suppress(ClosedError):
-                self._node.objects  # noqa: B018 it attaches itself
+            with suppress(ClosedError):
+                return self._node.objects  # they attach themselves, if another thread opens them perhaps in a moment
         return self._objects
 
     # ── rights ──
@@ -313,9 +310,9 @@ class ZoneCarrier:
                 allowed[home] = open_types(self._context, objects, peer.principal) if known else None  # type: ignore[union-attr, arg-type]
             open = allowed.get(home)
             if open is not None and not {each.type for each in measure.form.inputs.values()} <= open:
-                self._errand(home, ending(home, key, "it may not watch these objects any more"))
+                self._errand(objects, home, ending(home, key, "it may not watch these objects any more"))
             elif now - self._renewed.setdefault((home, key), now) > WATCH_SECONDS:
-                self._errand(home, ending(home, key))
+                self._errand(objects, home, ending(home, key))
         self._renewed = {place: at for place, at in self._renewed.items() if place in objects.watches}
 
     # ── time ──
