@@ -158,7 +158,7 @@ def test_the_position_is_committed_before_the_next_event_is_handed_over() -> Non
         channel = node.channel("a", Sighting)
         channel.subscribe(lambda e: seen.append((e.badge, node.state.positions("x"))), name="x", delivery=DURABLE)
         publish(far(channel), 1, 2, 3)
-    assert seen == [(1, {}), (2, {KEY: 1}), (3, {KEY: 2})]
+    assert seen == [(1, {KEY: 0}), (2, {KEY: 1}), (3, {KEY: 2})]
 
 
 def test_sources_have_positions_of_their_own(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_manual_acknowledgement_covers_all_before_it() -> None:
         subscription = channel.subscribe(lambda e, about: abouts.append(about), name="x", delivery=MANUAL)
         source = far(channel)
         publish(source, 1, 2, 3, 4)
-        assert node.state.positions("x") == {} and subscription._unsettled(source) == 1
+        assert node.state.positions("x") == {KEY: 0} and subscription._unsettled(source) == 1
         abouts[1].acknowledge()
         assert node.state.positions("x") == {KEY: 2} and subscription._unsettled(source) == 3
         abouts[0].acknowledge()
@@ -526,7 +526,7 @@ def test_a_sink_that_pulls_is_done_when_it_asks_for_more(tmp_path: Path) -> None
         subscription = channel.subscribe(name="x", delivery=DURABLE)
         source = far(channel)
         publish(source, 1, 2, 3)
-        assert subscription.get().badge == 1 and node.state.positions("x") == {}
+        assert subscription.get().badge == 1 and node.state.positions("x") == {KEY: 0}
         assert subscription.poll().badge == 2 and node.state.positions("x") == {KEY: 1}
         subscription.acknowledge()
         assert node.state.positions("x") == {KEY: 2}
@@ -581,6 +581,6 @@ def test_a_sink_that_pulls_and_acknowledges(tmp_path: Path) -> None:
         subscription = channel.subscribe(name="x", delivery=MANUAL, about=True)
         publish(far(channel), 1, 2, 3)
         abouts = [subscription.get()[1] for _ in range(3)]
-        assert subscription.poll() is None and node.state.positions("x") == {}
+        assert subscription.poll() is None and node.state.positions("x") == {KEY: 0}
         abouts[1].acknowledge()
         assert node.state.positions("x") == {KEY: 2}

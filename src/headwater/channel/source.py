@@ -81,6 +81,7 @@ class Source(SourceSlots, Generic[E_contra]):
     # Of one that publishes matches, which have times of their own (microseconds): none of its later ones has an earlier
     # one than the first of these, and none of those that it has published a later one than the second.
     come_to: Callable[[], tuple[int, int] | None] | None = None
+    begun_at: int | None = None  # of a stand-in: after which event all comes that is wanted; None if not known
     live = 0  # of a stand-in: up to this event comes what earlier sinks have missed, and who came later does not get
     rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process

@@ -180,8 +180,9 @@ class Progress:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
         self.duplicates = 0  # events that came again and were not shown
         self._lock = threading.Lock()
-        self._done = dict(keeper.positions())
         self._doubt = keeper.handed()  # up to here the process before this one had handed events over
+        # Where something was handed over and nothing done, it goes on from the beginning.
+        self._done = {**dict.fromkeys(self._doubt, 0), **keeper.positions()}
         self._begun: set[str] = set()  # sources of which this process has handed over an event after that
         self._beginnings: Points = {}  # that are not written yet
         self._arrived: Points = {}
@@ -219,7 +220,9 @@ class Progress:
             return
         first, last = _span(letter)
         with self._lock:
-            done = self._done.get(key, 0)
+            done = self._done.get(key)
+            if done is None:
+                done = self._done[key] = self._beginnings[key] = first - 1
             if last <= done:
                 return
             if self._arrived.get(key, 0) <= done:
@@ -296,8 +299,17 @@ class Progress:
             if key is not None and key not in self._done:
                 self._done[key] = self._beginnings[key] = source.seq
 
+    def begins_after(self, channel: Any, source: Source, seq: int) -> None:
+        """The same of a source of another node, of which it is to have what comes after an event."""
+        key = _key(channel, source)
+        with self._lock:
+            if key is not None and key not in self._done:
+                self._done[key] = self._beginnings[key] = seq
+
     def note_beginnings(self) -> None:
-        """Write where it begins: a kill while its first event is handled does not lose that."""
+        """Write where it begins: a kill before it is done with its first event does not lose that."""
+        if not self._beginnings:
+            return
         with self._lock:
             points, self._beginnings = self._beginnings, {}
         if points and not self._keeper.undoes:  # else it is for the handler's own transaction to write anything
@@ -408,6 +420,7 @@ class Progress:
         return True
 
     def _begin(self, points: Points, items: list[Item]) -> None:
+        self.note_beginnings()
         if not self.manual:
             self._keeper.begin(points, sum(item[2] for item in items))
         with self._lock:

@@ -222,7 +222,12 @@ class Attachment:
         new = key not in self.heard
         self.heard.add(key)
         progress = self.subscription._progress
-        if not live or (new and progress is not None and progress.knows(source)):
+        if new and progress is not None:
+            if progress.knows(source):
+                return
+            if (point := live or source.begun_at) is not None:
+                self.begins_after(source, point)
+        if not live:
             return
         floor = live if new else max(self.floors.get(key, 0), came)
         gap = self.gap(source) if anew else None
@@ -231,6 +236,13 @@ class Attachment:
             progress.close_gap(self.channel, source)
         if floor:
             self.floors[key], self.quick = floor, None
+
+    def begins_after(self, source: RoutedSource, seq: int) -> None:
+        """A durable sink that is to have what a source of another node publishes after an event, if it has not begun;
+        the source stands still. One that wants the past begins with the first that comes."""
+        progress = self.subscription._progress
+        if progress is not None and not self.subscription._late:
+            progress.begins_after(self.channel, source, seq)
 
     def caught_up(self, source: RoutedSource) -> None:
         """All have what they missed of a source."""

@@ -111,6 +111,7 @@ class RemoteSource(AcknowledgedSource):
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
         self._questions = self._answered = 0  # how often it was asked for that, and the last time that it was given
+        self._point: int | None = None if ad.log else 0  # all that was asked for first comes after this event
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         if ad.origin:  # it is a gateway that passes on events of another federation
             self._come_by(lambda source: origins.way(ad.origin, source, ad.path, ad.filters))
@@ -131,6 +132,11 @@ class RemoteSource(AcknowledgedSource):
     def seq(self) -> int:
         """The number of its last event that came here."""
         return self.received
+
+    @property
+    def begun_at(self) -> int | None:  # type: ignore[override]
+        """The event after which all comes that sinks here want; None while that is not known of one that is logged."""
+        return self.received or self._point
 
     @property
     def type(self) -> Any:
@@ -168,6 +174,9 @@ class RemoteSource(AcknowledgedSource):
             if self.reached is not None and not self.closed:  # else what came before this was not taken
                 for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
                     self.reached.reach(tag, seq)
+                for attachment in self._attachments():
+                    attachment.begins_after(self, seq)
+        self._note_beginnings()
 
     def elsewhere(self, entry: Entry) -> bool:
         """Whether an interest runs at the source, so that it must not run here."""
@@ -187,6 +196,7 @@ class RemoteSource(AcknowledgedSource):
         begin `again`, what sinks that were paused could not keep. `point`: all that was asked for holds after it."""
         with self.lock:
             if point is not None and self.reached is not None:
+                self._point = point
                 self.reached.holds(self.peer.asked.get(self.channel.name), point)
             anew, goes_on = again > self._answered, 0 < again == self._answered
             self._answered = max(again, self._answered)
@@ -195,8 +205,15 @@ class RemoteSource(AcknowledgedSource):
             for attachment in self._attachments():
                 if not (goes_on and attachment.hears(self)):
                     attachment.meet(self, self.live, self._reached_by(attachment), anew=anew)
+        self._note_beginnings()
         if not anew:  # it may be another link, or another life
             self.ask_again()
+
+    def _note_beginnings(self) -> None:
+        """Durable sinks write from where on they are owed its events, before any comes; no lock is held."""
+        for attachment in self._attachments():
+            if (progress := attachment.subscription._progress) is not None:
+                progress.note_beginnings()
 
     def ask_again(self) -> None:
         """See that sinks which were paused, and could not keep what came, get that from the log."""
