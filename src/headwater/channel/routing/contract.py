@@ -95,7 +95,6 @@ class RoutedSource(Protocol):
     """A source: where it stands, and its flow in each channel that its events come through."""
 
     live: int  # of a stand-in: up to this event comes what earlier sinks have missed
-    begun_at: int | None  # of a stand-in: after which event all comes that is wanted now; None if that is not known
     withdrawn: bool
     flows: dict[RoutedChannel, Flow]
     past: Tally  # of channels derived from its own that are no more
@@ -130,6 +129,8 @@ class RoutedSource(Protocol):
     def rereads(self) -> bool: ...
     @property
     def position_key(self) -> str | None: ...
+    @property
+    def begun_at(self) -> int | None: ...  # after which event all comes that is wanted; None if that is not known
     @property
     def priority(self) -> int: ...
     @property
