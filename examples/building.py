@@ -5,6 +5,9 @@
 Everybody is seen at the doors; only the security sees where others are. The lights that one hears of are those of the
 floor one is on. A door opens for staff on its floor, and for nobody else. All of it is decided at the node of the
 building, before anything leaves it, and changes when somebody moves, and when the policy does.
+
+The second half is the devices: people move between floors, and their mail and printers follow them; sensors come by
+MQTT, and a phone by WebSocket. It is in `building_devices.py`, and says what it needs.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import building_devices
 from headwater import Network, Node
 from headwater.errors import HeadwaterError
 from headwater.policy import ChannelPolicy, Clause, Location
@@ -126,3 +130,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    print()
+    building_devices.main()

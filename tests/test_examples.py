@@ -25,6 +25,14 @@ PROMISES = {
         "for eve the door of floor 1 stays shut",
         "version 2 holds from {'ie.tcd.sighting': {'badges': 4}} on\neve is told: not allowed: policy",
         "eve has seen 1, ann 5",
+        "what happens                                      floor 0          floor 2         phone          fan\n"
+        "Ann is on floor 0, and has mail                   Coffee?, Lunch?\n"
+        "her phone asks how warm it is there                                                21°\n"
+        "she prints from it                                prints a map\n"
+        "she goes to floor 2; on the stairs there is mail                   Where are you?\n"
+        "she prints again; her phone asks about floor 2                     prints slides\n"
+        "in the lift it hears nothing; floor 2 gets warm                                                   at 27°\n"
+        "it is back, and goes on                                                            26°, 27°, 26°\n",
     ],
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
     "eco_world.py": [
@@ -155,6 +163,8 @@ PROMISES = {
 
 # Those that tests/spark/test_examples.py runs, in the session of all tests.
 SPARK = ("study.py", "four_executions.py", "ingest.py", "pattern_stream.py", "spark_stream.py")
+# Those that others run.
+PARTS = ("building_devices.py",)
 # Those that run one after the other in one process, which loads everything once.
 PLAIN = (
     "backtest.py",
@@ -225,7 +235,9 @@ def test_example_without_processes_runs(name: str) -> None:
 
 
 @pytest.mark.timeout(660)
-@pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.name not in (*SPARK, *PLAIN, PIPELINE)])
+@pytest.mark.parametrize(
+    "name", [path.name for path in EXAMPLES if path.name not in (*SPARK, *PLAIN, *PARTS, PIPELINE)]
+)
 def test_example_runs(name: str) -> None:
     command = [sys.executable, str(FOLDER / name), *ARGUMENTS.get(name, [])]
     check(name, output(nursery.run(command, capture_output=True, text=True, timeout=GUARD)))

@@ -19,7 +19,7 @@ from headwater import Event, Node, u32
 from headwater.bridges.web import WebBridge, WebLimits
 from headwater.errors import ConfigError
 from headwater.security import Rule, Security
-from headwater.testing import eventually
+from headwater.testing import Recorder, eventually
 
 GUARD = 240.0
 
@@ -427,12 +427,17 @@ def test_guessing_is_slowed_down() -> None:
 
 def test_bridges_that_cannot_be(tmp_path: Path) -> None:
     with Node("lab") as node:
+        node.channel("plans", Door)
+        node.channel("raw", bytes)
         for listen, options, said in (
             ("8080", {}, "HOST:PORT"),
             ("0.0.0.0:0", {}, "TLS beyond this machine"),
             ("127.0.0.1:0", {"anonymous": False}, "a way to log in"),
             ("127.0.0.1:0", {"certificate": "x"}, "together"),
             ("127.0.0.1:0", {"certificate": "x", "key": "y"}, "PEM files"),
+            ("127.0.0.1:0", {"sources": ["nowhere"]}, "channels that there are"),
+            ("127.0.0.1:0", {"sources": ["plans"], "channels": ["doors"]}, "channels that it shows"),
+            ("127.0.0.1:0", {"sources": ["raw"]}, "channels with a type"),
         ):
             with pytest.raises(ConfigError, match=said):
                 WebBridge(node, listen, **options)  # type: ignore[arg-type]
@@ -467,5 +472,24 @@ def test_a_policy_decides_of_web_clients_and_changes_what_they_get() -> None:
                 told = await ann.hear("ended")
                 assert 'no clause about user "ann"' in told["why"]
                 assert [event[2]["floor"] for event in ann.events] == [2, 3]
+
+    run(test)
+
+
+def test_the_first_event_of_a_client_is_heard_elsewhere_too() -> None:
+    """Another node has asked for it, since the source was there before."""
+
+    async def test() -> None:
+        with Node("house", listen="127.0.0.1:0") as house, Node("attic", connect=house.endpoints[0]) as attic:
+            house.channel("doors", Door)
+            async with bridge(house, sources=["doors"]) as made, aiohttp.ClientSession(made.endpoint) as web:
+                heard: Recorder[Door] = Recorder()
+                attic.channel("doors", Door).subscribe(heard)
+                assert await asyncio.to_thread(attic.until, lambda: bool(attic.remote_sources("doors")), GUARD)
+                assert await asyncio.to_thread(attic.ready, GUARD)
+                async with web.post("/channels/doors", json={"floor": 1, "name": "x"}) as answer:
+                    assert answer.status == 200
+                await asyncio.to_thread(heard.wait, 1)
+                assert heard.events == [Door(1, "x")]
 
     run(test)

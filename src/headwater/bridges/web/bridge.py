@@ -36,7 +36,7 @@ from headwater.bridges.web.feeds import Feeds, Refused
 from headwater.bridges.web.gate import Gate, TooOften
 from headwater.bridges.web.serving import Serving, send_until_gone
 from headwater.bridges.web.session import Portion, Session
-from headwater.bridges.web.settings import WebLimits, address, check_reach, is_loopback, opening, tls
+from headwater.bridges.web.settings import WebLimits, address, check_channels, check_reach, is_loopback, opening, tls
 from headwater.bridges.web.websocket import SocketServer
 from headwater.channel.names import Pattern
 from headwater.channel.services import Service
@@ -62,10 +62,12 @@ class WebBridge(Service):
     """Lets web clients attach to a node.
 
     `listen` is HOST:PORT, port 0 for any free one: `endpoint` says which. `channels` are patterns of those that it
-    shows. `origins` are sites whose pages may use it besides its own; `hosts`, names by which it may be addressed.
-    `anonymous`: whether one may come in without saying who one is; unless said, where the node knows no users and only
-    this machine reaches it. `issuers` are whose tokens count. `certificate` and `key` are PEM files, for TLS, without
-    which it listens on this machine only. `keep` is for how many seconds a client that is gone may come back.
+    shows. `sources` are names of channels in which it has a source from the start, and not with the first event of a
+    client: other nodes hear of a source, and then ask for its events. `origins` are sites whose pages may use it
+    besides its own; `hosts`, names by which it may be addressed. `anonymous`: whether one may come in without saying
+    who one is; unless said, where the node knows no users and only this machine reaches it. `issuers` are whose tokens
+    count. `certificate` and `key` are PEM files, for TLS, without which it listens on this machine only. `keep` is for
+    how many seconds a client that is gone may come back.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class WebBridge(Service):
         listen: str = "127.0.0.1:8080",
         *,
         channels: Sequence[str] = ("**",),
+        sources: Sequence[str] = (),
         origins: Sequence[str] = (),
         hosts: Sequence[str] = (),
         anonymous: bool | None = None,
@@ -97,6 +100,8 @@ class WebBridge(Service):
             {"localhost", "127.0.0.1", "[::1]"} if loopback else set()
         )
         self._feeds = Feeds(node, self._gate, self._shows)
+        self._sources = tuple(sources)
+        check_channels(self._sources, self._shows, node)
         self._serving = Serving(self._gate, self._feeds, self.limits, keep, f"headwater-{node.name}-{name}-work")
         self._sockets = SocketServer(self._serving)
         self._opened: threading.Event = threading.Event()
@@ -109,6 +114,7 @@ class WebBridge(Service):
 
     def start(self) -> None:
         """Listen; what keeps it from that is raised here."""
+        self._feeds.prepare(self._sources)
         self._thread.start()
         self._opened.wait()
         if self._failure is not None:

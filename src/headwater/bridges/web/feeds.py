@@ -147,6 +147,11 @@ class Feeds:
             source.publish(event)
         return len(events)
 
+    def prepare(self, names: Sequence[str]) -> None:
+        """Have a source in these channels before anybody publishes."""
+        for name in names:
+            self._source(self._node.channel(name))
+
     def _source(self, channel: Channel[Any]) -> Source[Any]:
         with self._lock:
             found = self._sources.get(channel.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from headwater.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from headwater.bridges.web.gate import Gate
+    from headwater.federation.node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,21 @@ def check_reach(listen: str, loopback: bool, tls: bool, gate: Gate) -> None:
         raise ConfigError(problems)
 
 
+def check_channels(names: Sequence[str], shows: Callable[[str], bool], node: Node) -> None:
+    """Channels in which clients publish must be there, with a type, and be shown."""
+    problems = []
+    for name in names:
+        if not node.has_channel(name):
+            hint = "open it before the bridge: node.channel(name, type)"
+            problems.append(ConfigProblem("WebBridge: sources", "channels that there are", repr(name), hint))
+        elif node.channel(name).type is None:
+            problems.append(ConfigProblem("WebBridge: sources", "channels with a type", f"{name!r}, of bytes"))
+        elif not shows(name):
+            problems.append(ConfigProblem("WebBridge: sources", "channels that it shows", repr(name), "channels=[…]"))
+    if problems:
+        raise ConfigError(problems)
+
+
 def opening(error: BaseException, host: str, port: int) -> BaseException:
     """What is said where it cannot listen."""
     if isinstance(error, OSError):
@@ -83,4 +100,4 @@ def opening(error: BaseException, host: str, port: int) -> BaseException:
     return error
 
 
-__all__ = ["WebLimits", "address", "check_reach", "is_loopback", "opening", "tls"]
+__all__ = ["WebLimits", "address", "check_channels", "check_reach", "is_loopback", "opening", "tls"]
