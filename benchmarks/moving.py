@@ -1,26 +1,29 @@
 """What is seen of a move: the pause of a sink that moves to and fro between two nodes under 10,000 events a second.
 
-python benchmarks/moving.py [--quick]
+python benchmarks/moving.py [--quick] [sink questions mqtt web]
 
 A lab logs what it publishes, in a process of its own; a durable sink moves between two nodes of this process, over
 loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
 it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
 sink was at, taken by turns with the moves.
 
-What a question and its answer take is measured too (`moving_questions.py`).
+What a question and its answer take is measured too (`moving_questions.py`), and what bridges carry (`bridges.py`):
+messages of MQTT into a handler, and a hundred WebSockets with a filter each.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import statistics
-import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
+import bridges
 import moving_questions
 from headwater import Node, Reliable
 from headwater.errors import FederationError
@@ -125,11 +128,25 @@ def moving(report: Report, quick: bool) -> None:
     )
 
 
+CASES: dict[str, Callable[[Report, bool], None]] = {
+    "sink": moving,
+    "questions": moving_questions.asking,
+    "mqtt": bridges.mqtt,
+    "web": bridges.web,
+}
+
+
 def main() -> None:
-    report = Report("moving", "Moving")
-    moving(report, "--quick" in sys.argv)
-    moving_questions.asking(report, "--quick" in sys.argv)
-    report.finish()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="only these")
+    parser.add_argument("--quick", action="store_true", help="as little as shows that everything works")
+    args = parser.parse_args()
+    report = Report("moving", "Moving, asking, and bridges")
+    try:
+        for name in args.cases or CASES:
+            CASES[name](report, args.quick)
+    finally:  # what was measured is told, also where a broker is missing for the rest
+        report.finish()
 
 
 if __name__ == "__main__":
