@@ -17,8 +17,11 @@ import pytest
 
 from headwater import Event, Node, u32
 from headwater.bridges.web import WebBridge, WebLimits
+from headwater.bridges.web.serving import Serving, send_until_gone
+from headwater.bridges.web.session import Feed
 from headwater.errors import ConfigError
 from headwater.security import Rule, Security
+from headwater.services.policy.identity import NOBODY
 from headwater.testing import Recorder, eventually
 
 GUARD = 240.0
@@ -491,5 +494,38 @@ def test_the_first_event_of_a_client_is_heard_elsewhere_too() -> None:
                     assert answer.status == 200
                 await asyncio.to_thread(heard.wait, 1)
                 assert heard.events == [Door(1, "x")]
+
+    run(test)
+
+
+def test_what_comes_just_when_a_client_has_changed_connections_is_for_the_new_one() -> None:
+    """The old one has been told, and has not had its turn in the loop yet."""
+
+    async def test() -> None:
+        anything: Any = None
+        serving = Serving(anything, anything, WebLimits(), 30.0, "work")
+        serving.open()
+        session = serving.begin(NOBODY)
+        feed = session.feeds[1] = Feed()
+        went: list[tuple[str, bytes]] = []
+
+        def to(name: str) -> asyncio.Task[None]:
+            async def send(id: int, feed: Any, portion: Any) -> None:
+                went.extend((name, event) for event in portion.events)
+                if len(went) == 2:
+                    serving.ending.set()
+                    session.wake()
+
+            return asyncio.create_task(send_until_gone(serving, session, session.turn, send))
+
+        old = to("old")
+        feed.put(b"1")
+        while not went:
+            await asyncio.sleep(0)
+        assert serving.sessions.resume(session.key, NOBODY, {"1": 1}) is session
+        feed.put(b"2")
+        await asyncio.gather(old, to("new"))
+        assert went == [("old", b"1"), ("new", b"2")]
+        serving.close()
 
     run(test)

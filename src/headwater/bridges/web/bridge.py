@@ -317,6 +317,7 @@ class WebBridge(Service):
             await send_until_gone(
                 self._serving,
                 session,
+                turn,
                 functools.partial(_send_lines, response, session.key),
                 functools.partial(self._sign_of_life, response),
             )

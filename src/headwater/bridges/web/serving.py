@@ -75,12 +75,15 @@ class Serving:
 async def send_until_gone(
     serving: Serving,
     session: Session,
+    turn: int,
     send: Callable[[int, Any, Portion], Awaitable[None]],
     idle: Callable[[], Awaitable[Any]] | None = None,
 ) -> None:
     """Send what there is whenever there is something, until all subscriptions of a follower have ended, or the client
-    has come by another connection."""
-    stirred, turn = asyncio.Event(), session.turn
+    has come by another connection: then it has another turn, and nothing more is taken for this one."""
+    stirred = asyncio.Event()
+    if session.turn != turn:
+        return
     session.wake = stirred.set
     stirred.set()
     while not serving.ending.is_set() and session.turn == turn:
@@ -93,12 +96,12 @@ async def send_until_gone(
             continue
         stirred.clear()
         for id, feed in session.pending():
-            while (portion := feed.take()) is not None:
+            while session.turn == turn and (portion := feed.take()) is not None:
                 serving.counts["sent"] += len(portion.events)
                 serving.counts["dropped"] += portion.dropped
                 async with asyncio.timeout(serving.limits.write):
                     await send(id, feed, portion)
-            if feed.why and idle is not None:
+            if session.turn != turn or (feed.why and idle is not None):
                 return
             if feed.why and id in session.feeds:  # nothing was left to send with it
                 await asyncio.wait_for(send(id, feed, Portion(feed.number + 1, [], 0)), serving.limits.write)

@@ -44,7 +44,7 @@ class SocketServer:
         turn, sending = session.turn, None
         try:
             await socket.send_str(text)
-            sending = asyncio.create_task(self._send_all(session, socket))
+            sending = asyncio.create_task(self._send_all(session, turn, socket))
             await self._hear(session, socket)
         finally:
             if sending is not None:
@@ -149,7 +149,7 @@ class SocketServer:
             return said_as(op="refused", id=id, why=str(error))
         return None
 
-    async def _send_all(self, session: Session, socket: web.WebSocketResponse) -> None:
+    async def _send_all(self, session: Session, turn: int, socket: web.WebSocketResponse) -> None:
         """Events to one client; one that does not take them is parted with, and may come back."""
 
         async def send(id: int, feed: Any, portion: Portion) -> None:
@@ -168,7 +168,7 @@ class SocketServer:
                 session.feeds.pop(id, None)
 
         try:
-            await send_until_gone(self._serving, session, send)
+            await send_until_gone(self._serving, session, turn, send)
         except (ConnectionError, TimeoutError):
             self._serving.counts["refused"] += 1
             await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow")
