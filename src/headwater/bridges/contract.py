@@ -23,13 +23,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from headwater.bridges.mapping import MAX_PAYLOAD, Translation
 from headwater.bridges.mapping import Mapping as TopicMapping
 from headwater.bridges.topics import TopicSyntax
 from headwater.channel.options.delivery import Reliable
+from headwater.channel.options.rate import Rate
 from headwater.channel.services import Service
+from headwater.channel.time.token_bucket import TokenBucket
 from headwater.errors import ClosedError, ConfigError, ConfigProblem, EncodeError, HeadwaterError, QueueFull
 from headwater.federation.security.policy import Allow, Restrict
 from headwater.interest import Interest
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.bridges")
 PROBLEMS = "headwater.bridges"
 WINDOW = 256  # messages on their way to the broker at a time
+RECHECK_SECONDS = 0.5  # after which who waits looks whether there is still a point
 SHOWN = 200  # characters of a topic, and of what is wrong
+TOLD_RATE, TOLD_BURST = 10, 200  # of messages that are no events, so many are told of in a second
 
 
 class BridgeProblem(Event):
@@ -85,10 +90,13 @@ class Outgoing:
             bridge.complain(self.translation.mapping.topic, error)
             self._done(entry, places=0)
             return
-        bridge.window.acquire()
+        while not bridge.window.acquire(timeout=RECHECK_SECONDS):
+            if bridge.hopeless:
+                return  # it was not acknowledged, and goes the next time
         bridge.counts["out"] += 1
         key = f"{about.channel}:{about.source}:{about.seq}"
-        bridge.send(self.translation.mapping, topic, payload, key, lambda: self._done(entry, places=1))
+        with suppress(ClosedError):  # the same
+            bridge.send(self.translation.mapping, topic, payload, key, lambda: self._done(entry, places=1))
 
     def _done(self, entry: list[Any], *, places: int) -> None:
         """The broker has it; any thread, any order, once."""
@@ -119,7 +127,9 @@ class Bridge(Service, ABC):
         self.window = threading.BoundedSemaphore(window)
         self.closing = threading.Event()
         self.own_sources: set[str] = set()
-        self.counts = dict.fromkeys(("in", "out", "bad", "connected", "lost"), 0)
+        self.counts = dict.fromkeys(("in", "out", "bad", "untold", "refused", "connected", "lost"), 0)
+        self._telling = threading.Lock()
+        self._told = TokenBucket(Rate(TOLD_RATE, burst=TOLD_BURST).packed())
         self.durable = node.state is not None
         self._problems: Source[Any] | None = None
         self._sources: dict[str, Source[Any]] = {}
@@ -225,6 +235,12 @@ class Bridge(Service, ABC):
         """Counts, and whether it is connected."""
         return {"is connected": self.is_connected, **self.counts}
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing more goes out: it is over; or its node ends, and would wait for a broker that is gone."""
+        node = self._node
+        return self.closing.is_set() or (node.closed and not (node._draining and self.is_connected))
+
     # ── in ──
 
     def take(self, topic: str, payload: bytes) -> None:
@@ -254,8 +270,12 @@ class Bridge(Service, ABC):
         raise ClosedError(f"bridge {self.name!r} is closed")
 
     def complain(self, topic: str, error: BaseException) -> None:
-        """Something cannot be said on the other side."""
+        """Something cannot be said on the other side. Of very many only some are told."""
         self.counts["bad"] += 1
+        with self._telling:
+            if not self._told.take(monotonic_ns(), 1):
+                self.counts["untold"] += 1
+                return
         why = f"{type(error).__name__}: {error}"[:SHOWN]
         log.warning("bridge %s: %s: %s", self.name, topic[:SHOWN], why)
         if self._problems is not None:
@@ -280,7 +300,7 @@ class Bridge(Service, ABC):
     @abstractmethod
     def send(self, mapping: TopicMapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
         """One message; it may wait for the connection. `key` is the same when the event goes again. `done` is called
-        when the broker has it. ClosedError if it is over."""
+        when the broker has it. ClosedError if it is `hopeless`: then it goes the next time."""
 
 
 __all__ = ["PROBLEMS", "WINDOW", "Bridge", "BridgeProblem"]

@@ -23,18 +23,19 @@ import logging
 import ssl
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from headwater.bridges.contract import WINDOW, Bridge
+from headwater.bridges.contract import RECHECK_SECONDS, WINDOW, Bridge
 from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Translation
 from headwater.bridges.topics import MQTT
-from headwater.errors import ClosedError, ConfigError, ConfigProblem
+from headwater.errors import ClosedError, ConfigError, ConfigProblem, ServiceError
 from headwater.extras import require
 
 require("mqtt", "headwater.bridges.mqtt")
 
 import paho.mqtt.client as paho  # noqa: E402
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion  # noqa: E402
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion  # noqa: E402
 from paho.mqtt.packettypes import PacketTypes  # noqa: E402
 from paho.mqtt.properties import Properties  # noqa: E402
 from paho.mqtt.subscribeoptions import SubscribeOptions  # noqa: E402
@@ -45,7 +46,48 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.bridges")
 FIRST_PAUSE, LONGEST_PAUSE = 1, 30  # seconds between attempts to connect
 SESSION_SECONDS = 7 * 86_400  # for which a broker of version 5 is asked to keep the session
-RECHECK_SECONDS = 0.5
+HEADER_BYTES = 1 << 17  # of a packet besides its payload: a topic, and properties
+PIECE_BYTES = 1 << 16  # that are read at a time
+
+
+class _Client(paho.Client):  # type: ignore[misc]
+    """A connection that whoever speaks at its other end can neither fill the memory by, nor end."""
+
+    def __init__(self, bridge: MqttBridge, most: int, **options: Any) -> None:
+        super().__init__(CallbackAPIVersion.VERSION2, manual_ack=True, **options)
+        self._bridge, self._most = bridge, most
+
+    def loop_forever(self, timeout: float = 1.0, retry_first_connection: bool = False) -> Any:
+        """The thread of the connection: what it raises is said, and it begins anew."""
+        while True:
+            try:
+                return super().loop_forever(timeout, retry_first_connection)
+            except Exception as error:
+                if self._bridge.closing.is_set():
+                    return MQTTErrorCode.MQTT_ERR_SUCCESS
+                self._bridge.failed(error)
+                self._bridge.closing.wait(FIRST_PAUSE)
+                with suppress(OSError, ValueError):  # the loop tries again
+                    self.reconnect()
+
+    def _sock_recv(self, bufsize: int) -> Any:
+        return super()._sock_recv(min(bufsize, PIECE_BYTES))
+
+    def _packet_read(self) -> Any:
+        """Of a packet that is too large as much is kept as shows what it is: it is counted, acknowledged and gone."""
+        read = super()._packet_read()
+        packet = self._in_packet
+        if packet["remaining_length"] > self._most and packet["to_process"]:
+            del packet["packet"][self._most :]
+        return read
+
+
+class _Sent(NamedTuple):
+    """A packet on its way to the broker."""
+
+    topic: str
+    done: Callable[[], None]
+    told: Any  # what paho says of it; None where the broker must say that it has it
 
 
 class MqttBridge(Bridge):
@@ -84,8 +126,9 @@ class MqttBridge(Bridge):
         self._topics: dict[str, int] = {}
         self._there = threading.Event()
         self._noting = threading.Lock()
-        self._done: dict[int, Callable[[], None]] = {}  # by packet
+        self._sent: dict[int, _Sent] = {}  # by packet
         self._early: set[int] = set()  # packets that were done before they were noted
+        self._unsure: dict[int, str] = {}  # by packet, topics of which the broker has not said that it sends them
         self._client = self._made(client_id or f"headwater-{node.name}-{name}")
         if user is not None:
             self._client.username_pw_set(user, password)
@@ -95,21 +138,20 @@ class MqttBridge(Bridge):
     def _made(self, client_id: str) -> Any:
         version = MQTTProtocolVersion.MQTTv5 if self._five else MQTTProtocolVersion.MQTTv311
         options: dict[str, Any] = {} if self._five else {"clean_session": False}
-        made = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id=client_id, protocol=version, manual_ack=True, **options
-        )
+        made = _Client(self, self._limit + HEADER_BYTES, client_id=client_id, protocol=version, **options)
         made.max_inflight_messages_set(65_535)  # the window is ours
         made.reconnect_delay_set(FIRST_PAUSE, LONGEST_PAUSE)
         made.on_connect, made.on_disconnect = self._connected, self._lost
         made.on_message, made.on_publish = self._came, self._published
+        made.on_subscribe = self._granted
         return made
 
     # ── the connection ──
 
     @property
     def is_connected(self) -> bool:
-        """Whether the broker is there at present."""
-        return self._there.is_set() and not self.closing.is_set()
+        """Whether the broker is there at present, and has said that it sends what is to come in."""
+        return self._there.is_set() and not self._unsure and not self.closing.is_set()
 
     def connect(self, incoming: list[Translation]) -> None:
         """In a thread of paho's, which tries again for ever."""
@@ -118,6 +160,7 @@ class MqttBridge(Bridge):
         if self._five:
             properties = Properties(PacketTypes.CONNECT)
             properties.SessionExpiryInterval = SESSION_SECONDS
+            properties.MaximumPacketSize = self._limit + HEADER_BYTES
             options = {"clean_start": False, "properties": properties}
         self._client.connect_async(*self._address, keepalive=self._keepalive, **options)
         self._client.loop_start()
@@ -134,12 +177,24 @@ class MqttBridge(Bridge):
             log.error("bridge %s: the broker refuses: %s", self.name, reason)
             return
         self.counts["connected"] += 1
+        self._give_up()
+        self._unsure = {}
         for pattern, qos in self._topics.items():
-            if self._five:
-                client.subscribe(pattern, options=SubscribeOptions(qos=qos))
-            else:
-                client.subscribe(pattern, qos)
+            options = {"options": SubscribeOptions(qos=qos)} if self._five else {"qos": qos}
+            self._unsure[client.subscribe(pattern, **options)[1]] = pattern
         self._there.set()
+
+    def _granted(self, client: Any, data: Any, mid: int, reasons: Any, properties: Any) -> None:
+        """The broker sends a topic, or refuses to. In paho's thread, as all of these."""
+        pattern = self._unsure.pop(mid, None)
+        if pattern is not None and any(each.is_failure for each in reasons):
+            self.counts["refused"] += 1
+            self.complain(pattern, ServiceError(f"the broker refuses to send it: {reasons[0]}"))
+
+    def failed(self, error: Exception) -> None:
+        """Something that paho did not foresee: the connection is over, and there will be another."""
+        self._node._crashes.note(f"bridge {self.name}", error)
+        self._lost(None, None, None, error, None)
 
     def _lost(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if not self.closing.is_set():
@@ -164,9 +219,9 @@ class MqttBridge(Bridge):
 
     def send(self, mapping: Mapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
         """In the handler's thread: it waits for the connection, so that what cannot go stays where it is kept."""
-        while not self._there.wait(RECHECK_SECONDS):
+        while not self._there.wait(RECHECK_SECONDS) and not self.hopeless:
             pass
-        if self.closing.is_set():
+        if self.closing.is_set() or not self._there.is_set():
             raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
         options: dict[str, Any] = {}
         if self._five:
@@ -176,21 +231,31 @@ class MqttBridge(Bridge):
         # No lock of ours is held there: paho calls back with one of its own.
         told = self._client.publish(topic, payload, qos=mapping.qos, retain=mapping.retain, **options)
         with self._noting:
-            if told.mid not in self._early:
-                self._done[told.mid] = done
+            if told.mid not in self._early and (mapping.qos or told.rc == MQTTErrorCode.MQTT_ERR_SUCCESS):
+                self._sent[told.mid] = _Sent(topic, done, None if mapping.qos else told)
                 return
             self._early.discard(told.mid)
         done()
 
+    def _give_up(self) -> None:
+        """What was to be written, with quality 0, when the last connection ended: nobody will say that it was."""
+        with self._noting:
+            gone = [mid for mid, sent in self._sent.items() if sent.told is not None and sent.told._published]
+            lost = [self._sent.pop(mid) for mid in gone]
+        for sent in lost:
+            sent.done()
+
     def _published(self, client: Any, data: Any, mid: int, reason: Any, properties: Any) -> None:
         """The broker has a packet; for quality 0, it was written. In paho's thread, or in that of `send`."""
         with self._noting:
-            done = self._done.pop(mid, None)
-            if done is None:
+            sent = self._sent.pop(mid, None)
+            if sent is None:
                 self._early.add(mid)
-        if done is not None:
+        if sent is not None:
             try:
-                done()
+                if reason is not None and reason.is_failure:
+                    self.complain(sent.topic, ServiceError(f"the broker refuses it: {reason}"))
+                sent.done()
             except Exception as error:  # paho's thread must not end
                 log.exception("bridge %s: what has gone out could not be noted", self.name, exc_info=error)
 

@@ -1,0 +1,296 @@
+"""Brokers and devices that mean no good: what they say is bounded, and none of it ends the bridge.
+
+The broker here is the test itself, at the other end of the connection: no broker that is sound says such things."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from headwater import Config, Event, Node, u32
+from headwater.bridges import mqtt
+from headwater.bridges.mapping import Mapping
+from headwater.bridges.mqtt import MqttBridge
+from headwater.testing import Recorder, eventually
+
+GUARD = 60.0
+CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x80, 0x90, 0xC0
+
+
+class Reading(Event):
+    room: str
+    number: u32
+
+
+IN = Mapping("sensors/{room}", "readings", payload="text:number")
+
+
+def head(kind: int, length: int) -> bytes:
+    """The beginning of a packet, with its length as MQTT has it."""
+    found = bytes([kind])
+    while True:
+        length, digit = divmod(length, 128)
+        found += bytes([digit | (0x80 if length else 0)])
+        if not length:
+            return found
+
+
+def packet(kind: int, body: bytes) -> bytes:
+    return head(kind, len(body)) + body
+
+
+def published(topic: bytes, payload: bytes, number: int) -> bytes:
+    """With quality 1."""
+    return packet(PUBLISH | 0x02, struct.pack("!H", len(topic)) + topic + struct.pack("!H", number) + payload)
+
+
+class Connection:
+    """The broker's end of one."""
+
+    def __init__(self, made: socket.socket) -> None:
+        self._socket = made
+        made.settimeout(GUARD)
+
+    def _read(self, count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            more = self._socket.recv(count - len(found))
+            if not more:
+                raise ConnectionError("the bridge has parted")
+            found += more
+        return found
+
+    def hear(self, kind: int) -> bytes:
+        """The body of the next packet of a kind; ConnectionError if the bridge has parted."""
+        while True:
+            head, length, shift = self._read(1)[0], 0, 0
+            while True:
+                digit = self._read(1)[0]
+                length |= (digit & 127) << shift
+                shift += 7
+                if not digit & 128:
+                    break
+            body = self._read(length)
+            if head & 0xF0 == kind:
+                return body
+
+    def say(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def greet(self, granted: int = 1) -> None:
+        """As any broker does: with the answer to what is subscribed to."""
+        self.hear(CONNECT)
+        self.say(packet(CONNACK, b"\0\0"))
+        self.say(packet(SUBACK, self.hear(SUBSCRIBE)[:2] + bytes([granted])))
+
+    def ended(self) -> bool:
+        """Once the bridge has parted with this."""
+        try:
+            self.hear(0xF0)
+        except OSError:
+            return True
+        return False
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Fake:
+    """A place where a broker listens."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(GUARD)
+        self._open: list[Connection] = []
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    def accept(self) -> Connection:
+        self._open.append(Connection(self._server.accept()[0]))
+        return self._open[-1]
+
+    def close(self) -> None:
+        self._server.close()
+        for each in self._open:
+            each.close()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
+    monkeypatch.setattr(mqtt, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(mqtt, "LONGEST_PAUSE", 0.02)
+    made = Fake()
+    yield made
+    made.close()
+
+
+@contextmanager
+def bridge(fake: Fake, *mappings: Mapping, **options: Any) -> Iterator[tuple[Node, MqttBridge, Recorder[Any]]]:
+    with Node("hall") as node:
+        seen: Recorder[Any] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        yield node, node.services.add(MqttBridge(node, fake.address, mappings or (IN,), **options)), seen
+
+
+GARBAGE = {
+    "a topic longer than its packet": packet(PUBLISH | 0x02, b"\xff\xff" + b"x" * 10),
+    "a message without a topic": packet(PUBLISH | 0x02, b""),
+    "a message without a number": packet(PUBLISH | 0x02, b"\x00\x01x"),
+    "quality 3": packet(PUBLISH | 0x06, b"\x00\x01x\x00\x01"),
+    "a kind that there is not": packet(0x00, b"xy"),
+    "what only clients say": packet(CONNECT, b"\x00\x04MQTT"),
+    "a length without an end": b"\x30\xff\xff\xff\xff\xff",
+    "half an answer": packet(PUBACK, b"\x01"),
+    "an answer to nothing": packet(SUBACK, b""),
+    "a greeting of nothing": packet(CONNACK, b""),
+}
+
+
+def test_a_broker_that_talks_nonsense_is_parted_with_and_the_bridge_goes_on(fake: Fake) -> None:
+    with bridge(fake) as (_, made, seen):
+        for number, garbage in enumerate(GARBAGE.values()):
+            connection = fake.accept()
+            connection.greet()
+            connection.say(published(b"sensors/lab", str(number).encode(), 1))
+            connection.hear(PUBACK)
+            connection.say(garbage)
+            connection.say(packet(PUBLISH, b"\xff\xff"))  # for those that are passed over
+            assert connection.ended()
+        fake.accept().greet()
+        eventually(lambda: made.is_connected)
+        assert [event.number for event in seen.events] == list(range(len(GARBAGE)))
+
+
+def test_a_topic_in_bad_utf_8_is_a_message_that_is_no_event(fake: Fake) -> None:
+    with bridge(fake) as (_, made, seen):
+        connection = fake.accept()
+        connection.greet()
+        connection.say(published(b"sensors/\xff\xfe", b"1", 1) + published(b"sensors/a\0b", b"x", 2))
+        connection.say(published(b"sensors/lab", b"7", 3))
+        assert [connection.hear(PUBACK) for _ in range(3)] == [b"\0\1", b"\0\2", b"\0\3"]
+        assert seen.wait(1) == [Reading("lab", 7)] and made.report()["bad"] == 2
+
+
+def test_of_a_message_that_is_too_large_no_more_is_kept_than_shows_that(fake: Fake) -> None:
+    size, piece = 48 << 20, bytes(1 << 16)
+    with bridge(fake, limit=1000) as (_, made, seen):
+        connection = fake.accept()
+        connection.greet()
+        tracemalloc.start()
+        try:
+            begin = struct.pack("!H", 11) + b"sensors/lab" + b"\0\1"
+            connection.say(head(PUBLISH | 0x02, len(begin) + size) + begin)
+            for _ in range(size // len(piece)):
+                connection.say(piece)
+            assert connection.hear(PUBACK) == b"\0\1"
+            assert tracemalloc.get_traced_memory()[1] < size // 3
+        finally:
+            tracemalloc.stop()
+        connection.say(published(b"sensors/lab", b"7", 2))
+        assert seen.wait(1) == [Reading("lab", 7)] and made.report()["bad"] == 1
+
+
+def test_a_topic_that_the_broker_refuses_is_told(fake: Fake) -> None:
+    with bridge(fake) as (node, made, _):
+        problems: Recorder[Any] = Recorder()
+        node.channel("headwater.bridges").subscribe(problems)
+        fake.accept().greet(granted=0x80)
+        [problem] = problems.wait(1)
+        assert problem.topic == "sensors/+" and "refuses" in problem.why
+        assert made.report()["refused"] == 1
+
+
+def test_a_bridge_is_connected_when_the_broker_has_taken_what_it_wants_to_hear(fake: Fake) -> None:
+    with bridge(fake) as (_, made, _):
+        connection = fake.accept()
+        connection.hear(CONNECT)
+        connection.say(packet(CONNACK, b"\0\0"))
+        asked = connection.hear(SUBSCRIBE)
+        assert not made.is_connected
+        connection.say(packet(SUBACK, asked[:2] + b"\1"))
+        eventually(lambda: made.is_connected)
+
+
+def test_what_was_on_its_way_with_quality_0_does_not_keep_the_rest(fake: Fake) -> None:
+    """A place in the window is free again when its message is lost with the connection."""
+    out = Mapping("screens/{room}", "shown", payload="text:number", direction="out", qos=0)
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        node.channel("readings", Reading)
+        made = node.services.add(MqttBridge(node, fake.address, [IN, out], window=2))
+        first = fake.accept()
+        first.greet()
+        eventually(lambda: made.is_connected)
+        large = "x" * 60_000  # more than sockets hold, in the end
+        for number in range(400):
+            source.publish(Reading(large, number))
+        first.close()  # it has read nothing
+        second = fake.accept()
+        second.greet()
+        source.publish(Reading("last", 7))
+        while not second.hear(PUBLISH).endswith(b"screens/last7"):
+            pass
+        assert made.report()["out"] == 401
+
+
+def test_a_broker_that_takes_nothing_keeps_no_more_than_the_window(fake: Fake) -> None:
+    out = Mapping("screens/{room}", "shown", payload="text:number", direction="out", qos=1)
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        node.channel("readings", Reading)
+        made = node.services.add(MqttBridge(node, fake.address, [IN, out], window=4))
+        connection = fake.accept()
+        connection.greet()
+        for number in range(100):
+            source.publish(Reading("lab", number))
+        for _ in range(4):
+            connection.hear(PUBLISH)
+        for number in range(1000, 1200):
+            connection.say(packet(PUBACK, struct.pack("!H", number)))  # of what was never sent
+        connection.say(published(b"sensors/lab", b"7", 1))
+        connection.hear(PUBACK)
+        assert made.report()["out"] == 4 and made.report()["in"] == 1
+        assert node.close(drain=False).dropped == {"bridge-mqtt-0": 95}
+
+
+def test_a_flood_of_what_is_no_event_is_counted_and_told_of_now_and_then(
+    fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "headwater.bridges")
+    with bridge(fake) as (node, made, seen):
+        problems: Recorder[Any] = Recorder()
+        node.channel("headwater.bridges").subscribe(problems)
+        connection = fake.accept()
+        connection.greet()
+        connection.say(b"".join(published(b"sensors/lab", b"none", number) for number in range(1, 5001)))
+        connection.say(published(b"sensors/lab", b"7", 5001))
+        assert seen.wait(1) == [Reading("lab", 7)]
+        report = made.report()
+        assert report["bad"] == 5000
+        assert 100 <= len(problems.events) < 5000 and len(problems.events) + report["untold"] == 5000
+        assert len([each for each in caplog.records if "none" in each.getMessage()]) <= len(problems.events)
+
+
+def test_a_node_that_ends_does_not_wait_for_a_broker_that_is_gone(fake: Fake) -> None:
+    """What cannot go out keeps nobody; a node with a state has it when it is back."""
+    out = Mapping("screens/{room}", "shown", payload="text:number", direction="out")
+    with Node("hall", config=Config(close_timeout=10 * GUARD)) as node:
+        source = node.channel("shown", Reading).source()
+        made = node.services.add(MqttBridge(node, fake.address, [out]))
+        connection = fake.accept()
+        connection.hear(CONNECT)
+        connection.say(packet(CONNACK, b"\0\0"))
+        eventually(lambda: made.is_connected)
+        fake.close()
+        eventually(lambda: not made.is_connected)
+        for number in range(3):
+            source.publish(Reading("lab", number))
