@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Log, Node, Reliable, i64
+from headwater import Event, Log, Node, Queue, Reliable, i64
 from headwater.errors import FederationError, StoreError, SubscriptionError
+from headwater.network import Network
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 
@@ -127,6 +128,42 @@ def test_it_moves_on_and_on_while_everybody_publishes(tmp_path: Path) -> None:
         for k in range(3):
             assert [n % EACH for n in got if n // EACH == k] == list(range(counts[k]))
         assert not repeated
+
+
+def test_it_moves_on_while_what_it_has_missed_is_still_on_its_way(tmp_path: Path) -> None:
+    """Some of that has come and is done with, and others at its place have had all: the rest is not skipped."""
+    missed, some = 20_000, 16_384  # more than is read from a log in one go, and that
+    with nodes() as make:
+        lab = make("lab", log=Log(tmp_path / "log"), listen=LISTEN, network=Network(link=Queue(limit=64)))
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
+        got, beside = list[int](), list[int]()
+        reached, left = threading.Event(), threading.Event()
+
+        def until_some(batch: Any) -> None:
+            got.extend(batch["n"].to_pylist())
+            if len(got) == some:
+                reached.set()
+                assert left.wait(GUARD)
+
+        sink = desk.channel(CHANNEL, Count).subscribe(print, name="mail", delivery=DURABLE)
+        phone.channel(CHANNEL, Count).subscribe(lambda batch: beside.extend(batch["n"].to_pylist()), batch=256)
+        make.together()
+        make.ready(desk, phone)
+        token = sink.move()
+        source.publish_many([Count(n) for n in range(missed)])
+        eventually(lambda: len(beside) == missed, "another one has all")
+        there = phone.resume(token, until_some, batch=256, timeout=GUARD)
+        assert reached.wait(GUARD)
+        tokens: list[str] = []
+        leaving = threading.Thread(target=lambda: tokens.append(there.move()))
+        leaving.start()
+        eventually(lambda: there.state == "paused", "it stands still as soon as its handler has returned")
+        left.set()
+        leaving.join()
+        desk.resume(tokens[0], lambda batch: got.extend(batch["n"].to_pylist()), batch=256, timeout=GUARD)
+        eventually(lambda: len(got) >= missed, "all came")
+        assert got == list(range(missed))
 
 
 def test_state_of_an_interest_goes_with_it(tmp_path: Path) -> None:

@@ -146,14 +146,15 @@ class Standstill:
         return key_of(source.node, source.log.id, source.name)
 
     def _remote(self, attachment: Attachment, source: Any) -> int:
-        """All that has come is done, or waits, or was left to the log: then it is as far as what is done."""
+        """All that has come is done, or waits, or was left to the log, or is still on its way from there: then it is as
+        far as what is done."""
         progress = self._sink._progress
         assert progress is not None
         key = source.position_key
         with source.lock:
             done = progress.position(source)
             oldest = progress.unsettled(source)
-            if key in progress.gaps or oldest is not None:
+            if key in progress.gaps or oldest is not None or source.live:
                 return max(done, 0 if oldest is None else oldest - 1)
             return max(done, int(source._reached_by(attachment)))
 
