@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headwater import Event, Log, Node, Queue, Reliable, i64
@@ -134,7 +135,7 @@ def test_it_moves_on_while_what_it_has_missed_is_still_on_its_way(tmp_path: Path
     """Some of that has come and is done with, and others at its place have had all: the rest is not skipped."""
     missed, some = 20_000, 16_384  # more than is read from a log in one go, and that
     with nodes() as make:
-        lab = make("lab", log=Log(tmp_path / "log"), listen=LISTEN, network=Network(link=Queue(limit=64)))
+        lab = make("lab", log=Log(tmp_path / "log"), listen=LISTEN, network=Network(link=Queue(limit=4096)))
         source = lab.channel(CHANNEL, Count).source("s")
         desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
         got, beside = list[int](), list[int]()
@@ -151,7 +152,8 @@ def test_it_moves_on_while_what_it_has_missed_is_still_on_its_way(tmp_path: Path
         make.together()
         make.ready(desk, phone)
         token = sink.move()
-        source.publish_many([Count(n) for n in range(missed)])
+        for first in range(0, missed, 4000):
+            source.publish_many(pa.record_batch({"n": pa.array(range(first, first + 4000), pa.int64())}))
         eventually(lambda: len(beside) == missed, "another one has all")
         there = phone.resume(token, until_some, batch=256, timeout=GUARD)
         assert reached.wait(GUARD)
