@@ -522,7 +522,7 @@ def test_what_comes_just_when_a_client_has_changed_connections_is_for_the_new_on
         feed.put(b"1")
         while not went:
             await asyncio.sleep(0)
-        assert serving.sessions.resume(session.key, NOBODY, {"1": 1}) is session
+        assert await serving.resume(session.key, NOBODY, {"1": 1}) is session
         feed.put(b"2")
         await asyncio.gather(old, to("new"))
         assert went == [("old", b"1"), ("new", b"2")]

@@ -34,7 +34,7 @@ from headwater.bridges.web import messages
 from headwater.bridges.web.doorway import Doorway, Watched
 from headwater.bridges.web.feeds import Feeds, Refused
 from headwater.bridges.web.gate import Gate, TooOften
-from headwater.bridges.web.serving import Serving, send_until_gone
+from headwater.bridges.web.serving import Serving, owner_of, send_until_gone
 from headwater.bridges.web.session import Portion, Session
 from headwater.bridges.web.settings import WebLimits, address, check_channels, check_reach, is_loopback, opening, tls
 from headwater.bridges.web.websocket import SocketServer
@@ -44,6 +44,7 @@ from headwater.errors import (
     EncodeError,
     FrameError,
     HeadwaterError,
+    QueueFull,
     SecurityError,
 )
 from headwater.services.policy.identity import Identity
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.bridges")
 SCRIPT = Path(__file__).with_name("headwater.js")
+FOREIGN = ("cross-site", "same-site")  # what browsers say of requests of pages that are not ours
+PUBLIC = ("/", "/headwater.js")  # what anybody may have
+GUARDED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 HEADER = 16  # bytes before the records of a binary message: subscription, 0, and the number of the first
 
 
@@ -200,6 +204,8 @@ class WebBridge(Service):
             self._doorway.sweep()
             for session in self._serving.sessions.expired(monotonic()):
                 self._serving.end(session)
+            for session in self._serving.sessions.logged_out():
+                session.wake()  # its connection parts with it
 
     # ── at the door ──
 
@@ -214,10 +220,14 @@ class WebBridge(Service):
         if origin and not self._is_welcome(request, origin):
             self._serving.counts["refused"] += 1
             return _problem(403, "pages of this site may do nothing here; name it: WebBridge(…, origins=[…])")
+        if not origin and request.headers.get("Sec-Fetch-Site") in FOREIGN and request.path not in PUBLIC:
+            self._serving.counts["refused"] += 1  # by a page, as an image or the like, which says not whose
+            return _problem(403, "pages of other sites may do nothing here but by fetch, EventSource or WebSocket")
         try:
             answer = await handler(request)
         except web.HTTPException as error:
-            answer = _problem(error.status, error.reason)
+            later = error.headers.get("Retry-After")
+            answer = _problem(error.status, error.reason, {"Retry-After": later} if later else None)
         except TooOften as error:
             answer = _problem(429, str(error))
         except SecurityError as error:
@@ -225,11 +235,15 @@ class WebBridge(Service):
         except (EncodeError, FrameError) as error:
             self._serving.counts["bad"] += 1
             answer = _problem(400, str(error))
+        except QueueFull as error:
+            answer = _problem(503, str(error), {"Retry-After": "1"})
         except HeadwaterError as error:
             answer = _problem(403 if isinstance(error, Refused) else 400, str(error))
-        if origin and not answer.prepared:
-            answer.headers["Access-Control-Allow-Origin"] = origin
-            answer.headers["Vary"] = "Origin"
+        if not answer.prepared:
+            answer.headers.update(GUARDED)
+            if origin:
+                answer.headers["Access-Control-Allow-Origin"] = origin
+                answer.headers["Vary"] = "Origin"
         return answer
 
     def _is_here(self, request: web.Request) -> bool:
@@ -263,7 +277,7 @@ class WebBridge(Service):
                 except (binascii.Error, UnicodeDecodeError):
                     raise SecurityError("Authorization: expected Basic with user:password in base64", "login") from None
             case "bearer":
-                token = rest.strip()
+                token = _bearer(request)
             case "":
                 pass
             case _:
@@ -291,20 +305,29 @@ class WebBridge(Service):
     async def _publish(self, request: web.Request) -> web.Response:
         """One event, or several: all or none."""
         identity = await self._identity(request)
+        owner = owner_of(request, identity)
+        self._serving.charge(owner)
         channel = request.match_info["channel"]
         kind = request.content_type
         if kind not in ("application/json", "application/x-ndjson"):
             raise FrameError(f"Content-Type: expected application/json or application/x-ndjson, found {kind}")
-        body = await request.read()
+        try:
+            async with asyncio.timeout(self.limits.read):
+                body = await request.read()
+        except TimeoutError:
+            self._serving.counts["refused"] += 1
+            raise web.HTTPRequestTimeout(reason="the body has not come in time") from None
+        self._serving.charge(owner, len(body) // 1024)
         lines = [body] if kind == "application/json" else [line for line in body.splitlines() if line.strip()]
-        count = await self._serving.work(self._feeds.publish, identity, channel, lines)
-        self._serving.counts["published"] += count
+        count = await self._serving.publish(identity, channel, lines)
         return web.json_response({"published": count})
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events, until the client leaves; with Last-Event-ID it goes on where it was."""
         identity = await self._identity(request)
+        self._serving.charge(owner_of(request, identity), messages.COSTS[messages.Subscribe])
         session = await self._followed(request, identity)
+        session.until = self._gate.until(_bearer(request))
         feed, turn = session.feeds[0], session.turn
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -336,22 +359,21 @@ class WebBridge(Service):
     async def _followed(self, request: web.Request, identity: Identity) -> Session:
         """The session of a client that follows a channel: one that it had, or a new one."""
         key, _, number = request.headers.get("Last-Event-ID", "").rpartition(":")
+        channel = request.match_info["channel"]
         if key and number.isdecimal() and len(number) < 17:
-            found = self._serving.sessions.resume(key, identity, {"0": int(number)})
+            found = await self._serving.resume(key, identity, {"0": int(number)}, follows=channel)
             if found is not None:
-                self._serving.counts["resumed"] += 1
                 return found
-        session = self._serving.begin(identity)
+        session = self._serving.begin(identity, owner_of(request, identity))
+        session.follower = True
         asked = messages.Subscribe(
             0,
-            request.match_info["channel"],
+            channel,
             request.query.get("where", ""),
             {name[6:]: _value(text) for name, text in request.query.items() if name.startswith("param.")},
         )
         try:
-            session.feeds[0] = await self._serving.work(
-                self._feeds.open, identity, asked, functools.partial(self._serving.stir, session)
-            )
+            await self._serving.subscribe(session, asked)
         except BaseException:
             self._serving.end(session)
             raise
@@ -369,8 +391,14 @@ async def _send_lines(response: web.StreamResponse, key: str, id: int, feed: Any
     feed.acknowledge(portion.first - 1)  # what a client had before that, it need not ask for again
 
 
+def _bearer(request: web.Request) -> str:
+    """The token that a request shows, if it does."""
+    kind, _, rest = request.headers.get("Authorization", "").partition(" ")
+    return rest.strip() if kind.lower() == "bearer" else ""
+
+
 def _problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": why}, status=status, headers=headers)
+    return web.json_response({"error": why}, status=status, headers={**GUARDED, **(headers or {})})
 
 
 def _value(text: str) -> Any:

@@ -20,7 +20,7 @@ from headwater.types.plain import object_in
 if TYPE_CHECKING:
     from headwater.bridges.web.gate import Gate
     from headwater.bridges.web.messages import Change, Subscribe
-    from headwater.bridges.web.session import Session
+    from headwater.bridges.web.session import Room, Session
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.federation.node import Node
@@ -61,11 +61,11 @@ class Feeds:
         if len(session.feeds) >= MOST_FEEDS:
             raise FrameError(f"expected at most {MOST_FEEDS} subscriptions of a client, found more; cancel some")
 
-    def open(self, identity: Identity, asked: Subscribe, stir: Callable[[], None]) -> Feed:
+    def open(self, identity: Identity, asked: Subscribe, stir: Callable[[], None], room: Room | None = None) -> Feed:
         """A subscription; HeadwaterError if it cannot be."""
         channel = self._allowed(identity, "subscribe", asked.channel)
         interest = self._interest(identity, channel, asked.where, asked.params)
-        feed = Feed(asked.binary)
+        feed = Feed(asked.binary, room=room)
         feed.asked = asked.channel, asked.where, asked.params
         type = channel.type
 
@@ -99,6 +99,15 @@ class Feeds:
                 if backlog and changed:
                     feed.withhold()
                     stir()
+
+    def reidentify(self, feeds: Sequence[Feed], identity: Identity) -> None:
+        """A client is back, and more or less is known of it than before: it gets what it may have now."""
+        for feed in feeds:
+            with self._lock:
+                _, stir = self._open[feed]
+                self._open[feed] = identity, stir
+            if not feed.why and self._rejudge(feed, identity, stir, None, anew=True):
+                feed.withhold()
 
     def _rejudge(
         self, feed: Feed, identity: Identity, stir: Callable[[], None], made: Interest | None, *, anew: bool = False
@@ -134,6 +143,7 @@ class Feeds:
         """No more events of it."""
         if feed.subscription is not None:
             feed.subscription.cancel()
+        feed.close()
 
     def publish(self, identity: Identity, name: str, lines: Sequence[bytes]) -> int:
         """Events of a client, all of them or none; how many there were."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -69,6 +72,13 @@ class Gate:
             raise
         return found
 
+    def until(self, token: str) -> float:
+        """When what somebody has logged in with expires, in seconds since 1970: a token does, a password does not."""
+        for issuer in self._issuers if token else ():
+            with suppress(SecurityError):
+                return issuer.until(token.encode())
+        return inf
+
     def _may_try(self, address: str) -> None:
         now = monotonic()
         failed = [at for at in self._failed.get(address, ()) if now - at < WHILE_SECONDS]
@@ -108,6 +118,15 @@ class Gate:
         return (lambda channel: True) if self.alone else self.security.seen_by(_principal(identity))
 
 
+def network_of(address: str) -> str:
+    """What is taken for one place: an address, or of version 6 the network that one household has."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    return str(ip_network((found, 64), strict=False)) if found.version == 6 else address
+
+
 def _principal(identity: Identity) -> Principal:
     """As rules know it: a user, or somebody of whom nothing is known."""
     if identity.user:
@@ -115,4 +134,4 @@ def _principal(identity: Identity) -> Principal:
     return Principal("key:web", "key", "")
 
 
-__all__ = ["Gate", "TooOften"]
+__all__ = ["Gate", "TooOften", "network_of"]

@@ -17,7 +17,7 @@ class Node {
   #url; #options; #socket = null; #session = ""; #pause = FIRST_PAUSE; #next = 1; #closed = false; #welcome = false;
   #subscriptions = new Map(); #waiting = new Map(); #unsent = [];
 
-  // options: user and password, or token; onState(state, why); onDropped(subscription, count)
+  // options: user and password, or token (a text, or a function that gives one); onState(state, why); onDropped(subscription, count)
   constructor(url, options) {
     this.#url = url;
     this.#options = options;
@@ -57,7 +57,8 @@ class Node {
   }
 
   #open() {
-    const { user = "", password = "", token = "" } = this.#options;
+    const { user = "", password = "" } = this.#options;
+    const token = typeof this.#options.token === "function" ? this.#options.token() : this.#options.token ?? "";
     const after = Object.fromEntries([...this.#subscriptions].map(([id, each]) => [id, each.last]));
     const socket = (this.#socket = new WebSocket(this.#url));
     this.#welcome = false;
@@ -69,7 +70,8 @@ class Node {
   #lost(code, reason) {
     this.#options.onState?.("closed", reason);
     // A refusal would come again; everything else may pass.
-    if (this.#closed || code === 1008) {
+    const expired = code === 3000 && typeof this.#options.token !== "function";
+    if (this.#closed || code === 1008 || expired) {
       for (const each of this.#waiting.values()) each.reject(new Error(reason || "closed"));
       this.#waiting.clear();
       return;

@@ -88,6 +88,7 @@ class Ack(ClientMessage, frozen=True, tag="ack"):
     upto: Annotated[dict[str, Count], Meta(max_length=1024)]
 
 
+COSTS: dict[type, int] = {Subscribe: 5, Change: 5}  # what counts as so many messages, since it has to be compiled
 Message = Hello | Subscribe | Change | Cancel | Publish | Ack
 _DECODE = json_decoder(Message).decode  # type: ignore[arg-type, var-annotated]
 
@@ -101,4 +102,4 @@ def read(data: str) -> Message:
     return found
 
 
-__all__ = ["Ack", "Cancel", "Change", "Hello", "Message", "Publish", "Subscribe", "read"]
+__all__ = ["COSTS", "Ack", "Cancel", "Change", "Hello", "Message", "Publish", "Subscribe", "read"]

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import monotonic_ns
 from typing import Any
 
 from aiohttp import web
 
 from headwater.bridges.web.feeds import Feeds
-from headwater.bridges.web.gate import Gate
-from headwater.bridges.web.session import Portion, Session, Sessions
+from headwater.bridges.web.gate import Gate, network_of
+from headwater.bridges.web.messages import Subscribe
+from headwater.bridges.web.session import Feed, Portion, Session, Sessions
 from headwater.bridges.web.settings import WebLimits
+from headwater.channel.options.rate import Rate
+from headwater.channel.time.token_bucket import TokenBucket
 from headwater.services.policy.identity import NOBODY, Identity
 
+REMEMBERED = 4096  # clients, of which is known how much they have asked for
 COUNTS = ("connected", "refused", "published", "sent", "dropped", "resumed", "bad")
 
 
@@ -29,9 +35,12 @@ class Serving:
 
     def __init__(self, gate: Gate, feeds: Feeds, limits: WebLimits, keep: float, name: str) -> None:
         self.gate, self.feeds, self.limits = gate, feeds, limits
-        self.sessions = Sessions(keep)
+        self.sessions = Sessions(keep, client_bytes=limits.client_bytes, all_bytes=limits.all_bytes)
         self.counts = dict.fromkeys(COUNTS, 0)
-        self._threads = ThreadPoolExecutor(4, name)  # for what waits, or computes long
+        self._threads = ThreadPoolExecutor(4, name)  # for what computes long
+        self._publishing = ThreadPoolExecutor(4, f"{name}-in")  # and for what may wait until there is room in a queue
+        self._rate = Rate(limits.rate, burst=limits.burst).packed()
+        self._rates: OrderedDict[str, TokenBucket] = OrderedDict()  # by client
 
     def open(self) -> None:
         """In the thread of the loop."""
@@ -40,25 +49,85 @@ class Serving:
     def close(self) -> None:
         """Nothing is waited for any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._publishing.shutdown(wait=False, cancel_futures=True)
+
+    def charge(self, owner: str, messages: int = 1) -> None:
+        """A request of somebody counts as so many messages; HTTPTooManyRequests if they are too many."""
+        bucket = self._rates.get(owner)
+        if bucket is None:
+            bucket = self._rates[owner] = TokenBucket(self._rate)
+            while len(self._rates) > REMEMBERED:
+                self._rates.popitem(last=False)
+        self._rates.move_to_end(owner)
+        if nanoseconds := bucket.wait(monotonic_ns()):
+            self.counts["refused"] += 1
+            seconds = str(-(-nanoseconds // 10**9))
+            raise web.HTTPTooManyRequests(reason="too many requests", headers={"Retry-After": seconds})
+        bucket.spend(messages)
 
     async def identified(self, request: web.Request, user: str, password: str, token: str) -> Identity:
         """Who has come; SecurityError if that is not shown."""
         if not (user or password or token) and self.gate.anonymous:
             return NOBODY
-        found: Identity = await self.work(self.gate.identify, request.remote or "", user, password, token)
+        address = network_of(request.remote or "")
+        found: Identity = await self.work(self.gate.identify, address, user, password, token)
         return found
 
     async def work(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Whatever may wait, or takes long, in another thread."""
+        """Whatever takes long, in another thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))
 
-    def begin(self, identity: Identity) -> Session:
+    async def publish(self, identity: Identity, channel: str, lines: Sequence[bytes]) -> int:
+        """Events of a client, where waiting for a full queue keeps nobody but others who publish."""
+        call = functools.partial(self.feeds.publish, identity, channel, lines)
+        count: int = await asyncio.get_running_loop().run_in_executor(self._publishing, call)
+        self.counts["published"] += count
+        return count
+
+    def begin(self, identity: Identity, owner: str = "") -> Session:
         """A new session; HTTPServiceUnavailable if there are too many."""
-        session = self.sessions.begin(identity)
+        if self.sessions.is_full and (left := self.sessions.dispensable()) is not None:
+            self.end(left)
+        session = self.sessions.begin(identity, owner)
         if session is None:
             raise web.HTTPServiceUnavailable(reason="there are too many clients")
         self.counts["connected"] += 1
         return session
+
+    async def resume(
+        self, key: str, identity: Identity, after: dict[str, int], *, follows: str | None = None
+    ) -> Session | None:
+        """The session that a client has lost; None if there is none, it is another's, or of another kind: `follows` is
+        the channel of one by server-sent events. Who is known by other groups now gets what they may have."""
+        found = self.sessions.find(key, identity)
+        if found is None or found.follower != (follows is not None):
+            return None
+        if follows is not None and (0 not in found.feeds or found.feeds[0].asked[0] != follows):
+            return None
+        if found.identity != identity:
+            await self.work(self.feeds.reidentify, list(found.feeds.values()), identity)
+            if self.sessions.find(key, identity) is not found:
+                return None  # it was given up meanwhile
+        self.sessions.resume(found, identity, after)
+        self.counts["resumed"] += 1
+        return found
+
+    async def subscribe(self, session: Session, asked: Subscribe) -> Feed:
+        """One more subscription of a session. If its client is gone by the time it is made, it is ended again."""
+        stir = functools.partial(self.stir, session)
+        work = functools.partial(self.feeds.open, session.identity, asked, stir, session.room)
+        opening = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            feed: Feed = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._unwanted)
+            raise
+        session.feeds[asked.id] = feed
+        return feed
+
+    def _unwanted(self, opened: asyncio.Future[Feed]) -> None:
+        if not opened.cancelled() and opened.exception() is None:
+            self.feeds.cancel(opened.result())
 
     def end(self, session: Session) -> None:
         """A session is no more, with its subscriptions."""
@@ -86,7 +155,7 @@ async def send_until_gone(
         return
     session.wake = stirred.set
     stirred.set()
-    while not serving.ending.is_set() and session.turn == turn:
+    while not serving.ending.is_set() and session.turn == turn and not session.is_logged_out:
         try:
             async with asyncio.timeout(serving.limits.ping):  # and not wait_for, which may swallow that it is cancelled
                 await stirred.wait()
@@ -96,7 +165,7 @@ async def send_until_gone(
             continue
         stirred.clear()
         for id, feed in session.pending():
-            while session.turn == turn and (portion := feed.take()) is not None:
+            while session.turn == turn and not session.is_logged_out and (portion := feed.take()) is not None:
                 serving.counts["sent"] += len(portion.events)
                 serving.counts["dropped"] += portion.dropped
                 async with asyncio.timeout(serving.limits.write):
@@ -105,6 +174,11 @@ async def send_until_gone(
                 return
             if feed.why and id in session.feeds:  # nothing was left to send with it
                 await asyncio.wait_for(send(id, feed, Portion(feed.number + 1, [], 0)), serving.limits.write)
+
+
+def owner_of(request: web.Request, identity: Identity) -> str:
+    """Whom a request is counted for: a user, or the address that somebody unknown has come from."""
+    return f"user {identity.user}" if identity.user else network_of(request.remote or "")
 
 
 def said_as(**fields: Any) -> str:
@@ -117,4 +191,4 @@ def short(error: BaseException) -> bytes:
     return str(error).encode()[:120].decode(errors="ignore").encode()
 
 
-__all__ = ["Serving", "said_as", "send_until_gone", "short"]
+__all__ = ["Serving", "owner_of", "said_as", "send_until_gone", "short"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from headwater.bridges.web.session import ALL_BYTES, CLIENT_BYTES
 from headwater.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
@@ -25,8 +26,11 @@ class WebLimits:
     rate: float = 1000.0  # messages a second, of one client
     burst: int = 2000
     hello: float = 5.0  # seconds until a client must have said who it is, or sent a request
+    read: float = 30.0  # seconds in which a POST must have come
     write: float = 30.0  # seconds in which it must take what is sent
     ping: float = 20.0  # seconds between signs of life of an idle WebSocket
+    client_bytes: int = CLIENT_BYTES  # that wait for one client, in all its subscriptions
+    all_bytes: int = ALL_BYTES  # and for all of them: beyond that, who has more than a share loses the oldest
 
 
 def address(listen: str) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -12,9 +11,12 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from headwater.bridges.web import messages
-from headwater.bridges.web.serving import Serving, said_as, send_until_gone, short
+from headwater.bridges.web.gate import network_of
+from headwater.bridges.web.serving import Serving, owner_of, said_as, send_until_gone, short
 from headwater.bridges.web.session import Portion, Session
 from headwater.errors import ClosedError, FrameError, HeadwaterError, SecurityError
+
+LOGGED_OUT = 3000  # what a client is told whose token has expired: it may come back with another
 
 
 class SocketServer:
@@ -25,10 +27,11 @@ class SocketServer:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """A client, from its hello until it leaves."""
+        self._serving.charge(network_of(request.remote or ""))
         socket = web.WebSocketResponse(
             max_msg_size=self._serving.limits.message,
             heartbeat=self._serving.limits.ping,
-            autoping=True,
+            autoping=False,  # pings count as messages do
             compress=False,
         )
         await socket.prepare(request)
@@ -41,25 +44,31 @@ class SocketServer:
         if welcome is None:
             return socket
         session, text = welcome
-        turn, sending = session.turn, None
+        turn, sending, parted = session.turn, None, asyncio.Event()
         try:
             await socket.send_str(text)
-            sending = asyncio.create_task(self._send_all(session, turn, socket))
+            sending = asyncio.create_task(self._send_all(session, turn, socket, parted))
             await self._hear(session, socket)
+        except TimeoutError:  # it does not take what is said to it
+            self._serving.counts["refused"] += 1
+            if request.transport is not None:
+                request.transport.abort()
         finally:
             if sending is not None:
-                sending.cancel()
+                if not parted.is_set():  # else it waits for the client's answer to that
+                    sending.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await sending
-            if self._serving.sessions.leave(session, turn, monotonic()) and (
-                socket.close_code == WSCloseCode.OK or self._serving.ending.is_set()
-            ):
+            goodbye = socket.close_code == WSCloseCode.OK and not parted.is_set()  # and no answer to ours
+            if self._serving.sessions.leave(session, turn, monotonic()) and (goodbye or self._serving.ending.is_set()):
                 self._serving.end(session)  # it has said goodbye
         return socket
 
     async def _greeted(self, request: web.Request, socket: web.WebSocketResponse) -> tuple[Session, str] | None:
         """The session of who has said who it is, and what it is told; None if it was parted with."""
         first = await socket.receive()
+        while first.type in (WSMsgType.PING, WSMsgType.PONG):
+            first = await socket.receive()
         if first.type != WSMsgType.TEXT:
             await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"expected text")
             return None
@@ -72,15 +81,15 @@ class SocketServer:
             self._serving.counts["refused"] += 1
             await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
             return None
-        session = self._serving.sessions.resume(hello.session, identity, hello.after) if hello.session else None
+        session = await self._serving.resume(hello.session, identity, hello.after)
         resumed = session is not None
-        self._serving.counts["resumed"] += resumed
         if session is None:
             try:
-                session = self._serving.begin(identity)
+                session = self._serving.begin(identity, owner_of(request, identity))
             except web.HTTPServiceUnavailable as error:
                 await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=error.reason.encode())
                 return None
+        session.until = self._serving.gate.until(hello.token)
         return session, said_as(op="welcome", session=session.key, resumed=resumed, user=identity.user)
 
     async def _hear(self, session: Session, socket: web.WebSocketResponse) -> None:
@@ -94,6 +103,12 @@ class SocketServer:
                 self._serving.counts["refused"] += 1
                 await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many messages")
                 return
+            if message.type == WSMsgType.PONG:
+                continue
+            if message.type == WSMsgType.PING:
+                async with asyncio.timeout(self._serving.limits.write):
+                    await socket.pong(message.data)
+                continue
             if message.type != WSMsgType.TEXT:
                 self._serving.counts["bad"] += 1
                 await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"expected text")
@@ -104,6 +119,7 @@ class SocketServer:
                 self._serving.counts["bad"] += 1
                 await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
                 return
+            tokens -= messages.COSTS.get(type(said), 1) - 1
             answer = await self._answer(session, said)
             if answer is not None:
                 async with asyncio.timeout(self._serving.limits.write):
@@ -117,10 +133,7 @@ class SocketServer:
             match said:
                 case messages.Subscribe():
                     self._serving.feeds.check_room(session, said)
-                    feed = await self._serving.work(
-                        self._serving.feeds.open, session.identity, said, functools.partial(self._serving.stir, session)
-                    )
-                    session.feeds[said.id] = feed
+                    await self._serving.subscribe(session, said)
                     return said_as(op="subscribed", id=id, type=self._serving.feeds.described(said.channel))
                 case messages.Change():
                     points = await self._serving.work(
@@ -132,8 +145,7 @@ class SocketServer:
                         await self._serving.work(self._serving.feeds.cancel, ended)
                 case messages.Publish():
                     data = msgspec.json.encode(said.event)
-                    await self._serving.work(self._serving.feeds.publish, session.identity, said.channel, [data])
-                    self._serving.counts["published"] += 1
+                    await self._serving.publish(session.identity, said.channel, [data])
                     return said_as(op="published", id=id)
                 case messages.Ack():
                     for name, upto in said.upto.items():
@@ -149,7 +161,9 @@ class SocketServer:
             return said_as(op="refused", id=id, why=str(error))
         return None
 
-    async def _send_all(self, session: Session, turn: int, socket: web.WebSocketResponse) -> None:
+    async def _send_all(
+        self, session: Session, turn: int, socket: web.WebSocketResponse, parted: asyncio.Event
+    ) -> None:
         """Events to one client; one that does not take them is parted with, and may come back."""
 
         async def send(id: int, feed: Any, portion: Portion) -> None:
@@ -169,8 +183,12 @@ class SocketServer:
 
         try:
             await send_until_gone(self._serving, session, turn, send)
+            if session.turn == turn and session.is_logged_out:
+                parted.set()
+                await socket.close(code=LOGGED_OUT, message=b"expected a login that has not expired")
         except (ConnectionError, TimeoutError):
             self._serving.counts["refused"] += 1
+            parted.set()
             await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow")
 
 

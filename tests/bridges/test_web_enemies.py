@@ -1,0 +1,285 @@
+"""Web clients that mean no good, or have bad luck: none of them costs others their service, or the node its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jwt
+import pytest
+
+from headwater import Event, Node, u32
+from headwater.bridges.web import WebLimits
+from headwater.bridges.web import session as sessions
+from headwater.bridges.web.gate import network_of
+from headwater.bridges.web.session import Feed, Room, Sessions
+from headwater.policy import ChannelPolicy, Clause
+from headwater.security import Issuer, Rule, Security
+from headwater.services.policy.identity import NOBODY
+from tests.bridges.test_web import Client, bridge, client, run, soon
+from tests.federation.test_tokens import KEY, written
+from tests.federation.test_tokens import jwk as public
+
+
+class Door(Event):
+    floor: u32
+    name: str
+
+
+async def raw(endpoint: str, text: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which somebody has begun to speak."""
+    host, port = endpoint.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(text)
+    return reader, writer
+
+
+def test_a_body_that_never_comes_is_not_waited_for() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node, limits=WebLimits(read=0.1)) as made:
+                head = b"POST /channels/doors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                reader, writer = await raw(made.endpoint, head + b"Content-Length: 100\r\n\r\n{")
+                assert b" 408 " in await reader.readline()
+                writer.close()
+                assert made.report()["refused"] == 1
+
+    run(test)
+
+
+def test_bad_utf_8_and_endless_messages_end_a_connection() -> None:
+    """As frames of their own making, which no library sends: masked, as those of clients are."""
+
+    def frame(first: int, payload: bytes) -> bytes:
+        return bytes([first, 0x80 | 126]) + len(payload).to_bytes(2, "big") + bytes(4) + payload
+
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made:
+                for bad, code in (
+                    (frame(0x81, b'{"op": "hello\xff"}'), 1007),
+                    (frame(0x01, b"x" * 60_000) + frame(0x00, b"x" * 60_000), 1009),
+                    (frame(0x83, b"x"), 1002),
+                ):
+                    ask = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                    key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+                    reader, writer = await raw(made.endpoint, ask + key)
+                    await reader.readuntil(b"\r\n\r\n")
+                    writer.write(bad)
+                    head = await reader.readexactly(4)
+                    assert (head[0], int.from_bytes(head[2:], "big")) == (0x88, code)
+                    writer.close()
+
+    run(test)
+
+
+def test_a_flood_of_pings_is_a_flood() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            async with bridge(node, limits=WebLimits(rate=1.0, burst=20)) as made, client(made) as (one, _):
+                await one.socket.ping(b"x")  # one is answered
+                for _ in range(40):
+                    if one.socket.closed:
+                        break
+                    await one.socket.ping(b"x")
+                while not one.socket.closed:
+                    await one.socket.receive()
+                assert one.socket.close_code == 1008
+                assert made.report()["refused"] == 1
+
+    run(test)
+
+
+def test_posts_are_counted_by_their_number_and_size_for_who_sends_them() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            limits = WebLimits(rate=0.001, burst=20)
+            async with bridge(node, limits=limits) as made, aiohttp.ClientSession(made.endpoint) as web:
+                event, status = {"floor": 1, "name": "x"}, []
+                for _ in range(4):
+                    async with web.post("/channels/doors", json=event) as answer:
+                        status.append(answer.status)
+                large = b'{"floor": 1, "name": "' + b"x" * 20_000 + b'"}'
+                for _ in range(2):
+                    post = {"data": large, "headers": {"Content-Type": "application/json"}}
+                    async with web.post("/channels/doors", **post) as answer:
+                        status.append(answer.status)
+                        later = answer.headers.get("Retry-After")
+                assert status == [200] * 5 + [429] and int(later or 0) > 0
+                async with web.get("/channels/doors/events") as answer:
+                    assert answer.status == 429
+
+    run(test)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_images_and_forms_of_other_sites_reach_nothing(site: str) -> None:
+    """Such requests say no Origin; browsers say where they come from all the same."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, aiohttp.ClientSession(made.endpoint) as web:
+                headers = {"Sec-Fetch-Site": site}
+                for path, status in (("/channels/doors/events", 403), ("/channels", 403), ("/headwater.js", 200)):
+                    async with web.get(path, headers=headers) as answer:
+                        assert answer.status == status
+                        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                async with web.get("/channels", headers={"Sec-Fetch-Site": "same-origin"}) as answer:
+                    assert answer.status == 200
+                assert made.report()["subscriptions"] == 0
+
+    run(test)
+
+
+def test_a_session_goes_on_only_as_what_it_was() -> None:
+    """Whoever shows the session of a WebSocket to server-sent events, or that of another channel, begins anew."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            source = node.channel("doors", Door).source()
+            node.channel("gates", Door)
+            async with (
+                bridge(node) as made,
+                aiohttp.ClientSession(made.endpoint) as web,
+                client(made) as (one, welcome),
+            ):
+                await one.say(op="subscribe", id=1, channel="doors")
+                await one.hear("subscribed")
+                for number in ("0", "7", "x", "9" * 30):
+                    headers = {"Last-Event-ID": f"{welcome['session']}:{number}"}
+                    async with web.get("/channels/doors/events", headers=headers) as answer:
+                        assert answer.status == 200
+                async with web.get("/channels/doors/events") as follow:
+                    source.publish(Door(1, "a"))
+                    id = (await follow.content.readline()).decode().strip().removeprefix("id: ")
+                async with web.get("/channels/gates/events", headers={"Last-Event-ID": id}) as other:
+                    node.channel("gates").source().publish(Door(2, "b"))
+                    line = [await other.content.readline() for _ in range(2)][1]
+                    assert json.loads(line.removeprefix(b"data: ")) == {"floor": 2, "name": "b"}
+                assert await one.until(1) == [{"floor": 1, "name": "a"}]
+                assert made.report()["resumed"] == 0
+
+    run(test)
+
+
+def test_who_leaves_while_it_subscribes_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node, keep=0.0) as made:
+                loop, inside, go_on = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+                opens = made._feeds.open
+
+                def slowly(*arguments: Any) -> Any:
+                    loop.call_soon_threadsafe(inside.set)
+                    asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+                    return opens(*arguments)
+
+                monkeypatch.setattr(made._feeds, "open", slowly)
+                async with aiohttp.ClientSession() as web:
+                    one = Client(await web.ws_connect(f"{made.endpoint}/ws"))
+                    await one.say(op="hello")
+                    await one.hear("welcome")
+                    await one.say(op="subscribe", id=1, channel="doors")
+                    await inside.wait()
+                await soon(lambda: made.report()["clients"] == 0)
+                go_on.set()
+                await soon(lambda: not node.subscriptions and made.report()["away"] == 0)
+
+    run(test)
+
+
+def test_what_waits_is_bounded_for_a_client_and_for_all() -> None:
+    """However many subscriptions a client has; and where all have too much, who has most loses first."""
+    above = Room(10_000)
+    greedy, modest = Room(8_000, above), Room(8_000, above)
+    many, one = [Feed(room=greedy) for _ in range(50)], Feed(room=modest)
+    for number in range(4):
+        one.put(b"x" * 1000)
+        for feed in many:
+            feed.put(bytes([number]) * 100)
+    assert greedy._used <= 8_000
+    for _ in range(100):
+        for feed in many:
+            feed.put(b"x" * 100)
+    assert greedy._used <= 5_000 + 50 * 100 and one.dropped == 0
+    one.acknowledge(0)
+    assert len(one.take().events) == 4  # type: ignore[union-attr]
+    for feed in (*many, one):
+        feed.close()
+        assert not feed.put(b"late")
+    assert (greedy._used, modest._used, above._used) == (0, 0, 0)
+
+
+def test_sessions_that_were_left_make_room_for_who_comes() -> None:
+    made = Sessions(30.0, most=4)
+    eve = [made.begin(NOBODY, "eve") for _ in range(2)]
+    ann, bob = made.begin(NOBODY, "ann"), made.begin(NOBODY, "bob")
+    assert made.is_full and made.begin(NOBODY) is None and made.dispensable() is None
+    for at, each in enumerate((ann, *eve)):
+        assert each is not None and made.leave(each, 0, float(at))
+    assert made.dispensable() is eve[0]  # ann has been away for longer, and has left but one
+    made.end(eve[0])  # type: ignore[arg-type]
+    assert made.dispensable() is ann and bob is not None
+    assert made.begin(NOBODY) is not None
+
+
+def test_of_version_6_a_network_is_one_place() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:2") != network_of("2001:db8:0:1::1")
+    assert network_of("192.0.2.1") == "192.0.2.1" and network_of("") == ""
+
+
+def test_a_token_that_has_expired_shows_nothing_more_and_another_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what the other one says of its user counts from then on."""
+    passed = 0.0
+    monkeypatch.setattr(sessions, "time", lambda: time.time() + passed)
+    keys = written(tmp_path / "keys.json", public(KEY, kid="one"))
+    issuer = Issuer(issuer="https://login.example", audience="building", keys=keys)
+    security = Security(user="lab", password="l", users={"lab": "l"}, rules=[Rule("**", "*")])
+    staff = ChannelPolicy(name="doors", channel="doors", type=Door, clauses=[Clause(who="group:staff", show="true")])
+
+    def token(hours: int, *groups: str) -> str:
+        ends = time.time() + hours * 3600
+        given = {"iss": issuer.issuer, "aud": "building", "sub": "ann", "exp": ends, "groups": groups}
+        return jwt.encode(given, KEY, "EdDSA", headers={"kid": "one"})
+
+    async def test() -> None:
+        nonlocal passed
+        with Node("lab", listen="127.0.0.1:0", security=security) as node:
+            source = node.channel("doors", Door).source()
+            node.policies.set(staff)
+            async with bridge(node, issuers=[issuer]) as made:
+                async with client(made, token=token(1, "staff")) as (one, welcome):
+                    await one.say(op="subscribe", id=1, channel="doors")
+                    await one.hear("subscribed")
+                    source.publish(Door(1, "a"))
+                    await one.until(1)
+                    passed = 7200.0
+                    source.publish(Door(2, "b"))
+                    while not one.socket.closed:
+                        await one.socket.receive()
+                    assert one.socket.close_code == 3000 and len(one.events) == 1
+                again = {"session": welcome["session"], "after": {"1": 1}}
+                async with aiohttp.ClientSession() as web:
+                    two = Client(await web.ws_connect(f"{made.endpoint}/ws"))
+                    await two.say(op="hello", token=token(10, "staff"), **again)
+                    assert (await two.hear("welcome"))["resumed"]
+                    assert [event["floor"] for event in await two.until(1)] == [2]
+                await soon(lambda: made.report()["away"] == 1)
+                source.publish(Door(3, "c"))
+                async with client(made, token=token(10), **again) as (three, known):
+                    assert known["resumed"]
+                    assert "no clause about" in (await three.hear("ended"))["why"]
+                    assert not three.events
+
+    run(test)
