@@ -1,0 +1,1 @@
+"""Groups: each event goes to one of several sinks that share a name."""

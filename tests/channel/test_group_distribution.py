@@ -1,0 +1,109 @@
+"""Who of a group gets an event, beside a model: nothing lost, nothing doubled unmarked, no member over its credit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from headwater.channel.groups.distribution import MOST_CREDIT, Distribution, Handed
+from tests.effort import examples
+
+MEMBERS, KEYS = st.sampled_from("abcd"), st.sampled_from([None, 1, 2, 3])
+
+
+class Life(RuleBasedStateMachine):
+    """Members come and die, acknowledge, or claim what they never had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group: Distribution[int] = Distribution(10_000)
+        self.credit: dict[str, int] = {}
+        self.has: dict[str, dict[int, int]] = {}
+        self.handed: set[int] = set()
+        self.done: set[int] = set()
+        self.published = 0
+        self.keys: dict[int, Any] = {}
+        self.owner: dict[Any, str] = {}  # of keys, since members last changed
+
+    def take(self, handed: list[Handed[int]]) -> None:
+        for member, number, event, redelivered in handed:
+            assert redelivered == (event in self.handed) and event not in self.done
+            self.handed.add(event)
+            self.has[member][number] = event
+            assert len(self.has[member]) <= self.credit[member]
+            key = self.keys[event]
+            if key is not None:
+                assert self.owner.setdefault(key, member) == member
+
+    @rule(member=MEMBERS, credit=st.integers(-3, 5))
+    def join(self, member: str, credit: int) -> None:
+        if member not in self.credit:
+            self.owner.clear()
+        self.credit[member] = max(1, credit)
+        self.has.setdefault(member, {})
+        self.take(self.group.join(member, credit))
+
+    @rule(member=MEMBERS)
+    def die(self, member: str) -> None:
+        self.owner.clear()
+        self.credit.pop(member, None)
+        self.has.pop(member, None)
+        self.take(self.group.leave(member))
+
+    @rule(key=KEYS)
+    def publish(self, key: Any) -> None:
+        self.published += 1
+        self.keys[self.published] = key
+        self.take(self.group.put(self.published, key))
+
+    @rule(member=MEMBERS, which=st.integers(0, 20))
+    def acknowledge(self, member: str, which: int) -> None:
+        mine = list(self.has.get(member, {}))
+        if mine:
+            number = mine[which % len(mine)]
+            self.done.add(self.has[member].pop(number))
+            self.take(self.group.acknowledge(member, number))
+
+    @rule(member=MEMBERS, number=st.integers(0, 50))
+    def lie(self, member: str, number: int) -> None:
+        if number not in self.has.get(member, {}):
+            assert self.group.acknowledge(member, number) == []
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        held = [event for mine in self.has.values() for event in mine.values()]
+        assert len(held) == len(set(held)) and not set(held) & self.done
+        assert len(held) + len(self.done) + self.group.waiting == self.published
+        for member, mine in self.has.items():
+            assert self.group.outstanding(member) == len(mine)
+
+
+Life.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
+TestLife = Life.TestCase
+
+
+def test_a_member_that_claims_more_than_there_may_be_gets_no_more() -> None:
+    group: Distribution[int] = Distribution(10)
+    group.join("greedy", 10**12)
+    group.join("modest", 1)
+    for n in range(2 * MOST_CREDIT):
+        if group.is_full:
+            break
+        group.put(n)
+    assert group.outstanding("greedy") == MOST_CREDIT and group.outstanding("modest") == 1 and group.waiting == 10
+
+
+def test_slow_members_get_fewer() -> None:
+    group: Distribution[int] = Distribution(1000)
+    got = {"quick": 0, "slow": 0}
+    for member in got:
+        group.join(member, 8)
+    for n in range(100):
+        for handed in group.put(n):
+            got[handed.member] += 1
+            if handed.member == "quick":
+                group.acknowledge("quick", handed.number)
+    assert got["slow"] <= 8 and got["quick"] >= 92
