@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from headwater.channel.groups import distribution
 from headwater.channel.groups.distribution import MOST_CREDIT, Distribution, Handed
 from tests.effort import examples
 
@@ -26,7 +28,8 @@ class Life(RuleBasedStateMachine):
         self.done: set[int] = set()
         self.published = 0
         self.keys: dict[int, Any] = {}
-        self.owner: dict[Any, str] = {}  # of keys, since members last changed
+        self.owner: dict[Any, str] = {}  # of keys, while that member is there
+        self.order: dict[Any, int] = {}  # the last event of each key that was handed over for the first time
 
     def take(self, handed: list[Handed[int]]) -> None:
         for member, number, event, redelivered in handed:
@@ -37,18 +40,37 @@ class Life(RuleBasedStateMachine):
             key = self.keys[event]
             if key is not None:
                 assert self.owner.setdefault(key, member) == member
+                assert redelivered or event > self.order.get(key, 0)
+                self.order[key] = max(event, self.order.get(key, 0))
 
     @rule(member=MEMBERS, credit=st.integers(-3, 5))
     def join(self, member: str, credit: int) -> None:
-        if member not in self.credit:
-            self.owner.clear()
         self.credit[member] = max(1, credit)
         self.has.setdefault(member, {})
         self.take(self.group.join(member, credit))
 
+    def forget(self, member: str) -> None:
+        self.owner = {key: owner for key, owner in self.owner.items() if owner != member}
+
+    @rule(member=MEMBERS, finishing=st.integers(0, 3))
+    def cancel(self, member: str, finishing: int) -> None:
+        """It goes, but for what it is at: that it acknowledges before it is gone."""
+        mine = list(self.has.get(member, {}))[:finishing]
+        self.forget(member)
+        self.credit.pop(member, None)
+        kept = {number: self.has[member][number] for number in mine}
+        self.has.pop(member, None)
+        self.take(self.group.give_back(member, mine))
+        assert self.group.outstanding(member) == len(kept) and member not in self.group.members
+        assert self.group.knows(member) == bool(kept)
+        done, handed = self.group.acknowledge(member, mine)
+        assert sorted(done) == sorted(kept.values()) and not self.group.knows(member)
+        self.done.update(done)
+        self.take(handed)
+
     @rule(member=MEMBERS)
     def die(self, member: str) -> None:
-        self.owner.clear()
+        self.forget(member)
         self.credit.pop(member, None)
         self.has.pop(member, None)
         self.take(self.group.leave(member))
@@ -64,13 +86,16 @@ class Life(RuleBasedStateMachine):
         mine = list(self.has.get(member, {}))
         if mine:
             number = mine[which % len(mine)]
-            self.done.add(self.has[member].pop(number))
-            self.take(self.group.acknowledge(member, number))
+            event = self.has[member].pop(number)
+            self.done.add(event)
+            done, handed = self.group.acknowledge(member, [number, number])
+            assert done == [event]
+            self.take(handed)
 
     @rule(member=MEMBERS, number=st.integers(0, 50))
     def lie(self, member: str, number: int) -> None:
         if number not in self.has.get(member, {}):
-            assert self.group.acknowledge(member, number) == []
+            assert self.group.acknowledge(member, [number]) == ([], [])
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -105,5 +130,52 @@ def test_slow_members_get_fewer() -> None:
         for handed in group.put(n):
             got[handed.member] += 1
             if handed.member == "quick":
-                group.acknowledge("quick", handed.number)
+                group.acknowledge("quick", [handed.number])
     assert got["slow"] <= 8 and got["quick"] >= 92
+
+
+def test_equals_take_turns() -> None:
+    group: Distribution[int] = Distribution(1)
+    for member in "abc":
+        group.join(member, 1)
+    got = []
+    for n in range(9):
+        (handed,) = group.put(n)
+        got.append(handed.member)
+        group.acknowledge(handed.member, [handed.number])
+    assert got == list("abcabcabc")
+
+
+def test_who_joins_gets_new_keys_and_leaves_the_others_theirs() -> None:
+    group: Distribution[int] = Distribution(10)
+    group.join("first", 1000)
+    before = {key: group.put(0, key)[0].member for key in range(100)}
+    assert set(before.values()) == {"first"}
+    group.join("second", 1000)
+    assert {key: group.put(0, key)[0].member for key in range(100)} == before
+    later = {group.put(0, key)[0].member for key in range(100, 200)}
+    assert later == {"first", "second"}
+
+
+def test_nodes_that_see_the_same_members_choose_the_same_for_a_key() -> None:
+    one: Distribution[int] = Distribution(10)
+    other: Distribution[int] = Distribution(10)
+    for member in "abcd":
+        one.join(member, 1000)
+    for member in "dcba":
+        other.join(member, 1000)
+    for key in ("x", 3, 2.5, ("",)):
+        assert one.put(0, key)[0].member == other.put(0, key)[0].member
+
+
+def test_keys_without_end_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "MOST_KEYS", 100)
+    group: Distribution[int] = Distribution(10)
+    group.join("a", 1000)
+    group.join("b", 1000)
+    kept = {key: group.put(0, key)[0].member for key in range(50)}  # they are not acknowledged
+    for key in range(50, 500):
+        (handed,) = group.put(0, key)
+        group.acknowledge(handed.member, [handed.number])
+    assert group.keys <= 101
+    assert {key: group.put(0, key)[0].member for key in range(50)} == kept

@@ -62,6 +62,13 @@ class HandOver(TypedDict, total=False):
     as_: Claimant | None
 
 
+class Shared(HandOver, total=False):
+    """The same of a subscription to one channel, which may share its events with others."""
+
+    group: str | None
+    group_key: str | None
+
+
 class Answers(TypedDict, total=False):
     """The options of who answers questions."""
 
@@ -83,4 +90,4 @@ class Answering(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
-__all__ = ["Answering", "Answers", "E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where", "shown"]
+__all__ = ["Answering", "Answers", "E", "E_co", "E_contra", "F", "HandOver", "Judged", "Shared", "Where", "shown"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import builtins
     from typing import Unpack
 
-    from headwater.channel.annotations import Answering, Answers, HandOver
+    from headwater.channel.annotations import Answering, Answers, Shared
     from headwater.channel.contract import NodeContract
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
@@ -211,7 +211,7 @@ class Channel(Generic[E]):
     # handler; of what an Interest makes of them; whatever a handler takes where it is given batches.
     @overload
     def subscribe(
-        self, handler: str | None = None, where: Where[E] = None, *, about: Literal[True], **options: Unpack[HandOver]
+        self, handler: str | None = None, where: Where[E] = None, *, about: Literal[True], **options: Unpack[Shared]
     ) -> Subscription[tuple[E, About]]: ...
     @overload
     def subscribe(
@@ -220,7 +220,7 @@ class Channel(Generic[E]):
         where: Where[E] = None,
         *,
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -229,7 +229,7 @@ class Channel(Generic[E]):
         where: Where[E] = None,
         *,
         about: bool | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -238,7 +238,7 @@ class Channel(Generic[E]):
         where: Callable[[E], Any] | None = None,
         *,
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -247,7 +247,7 @@ class Channel(Generic[E]):
         where: Callable[[E, About], Any],
         *,
         about: bool | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -257,7 +257,7 @@ class Channel(Generic[E]):
         *,
         type: builtins.type[F],
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[F]: ...
     @overload
     def subscribe(
@@ -267,7 +267,7 @@ class Channel(Generic[E]):
         *,
         type: builtins.type[F],
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[F]: ...
     @overload
     def subscribe(
@@ -277,7 +277,7 @@ class Channel(Generic[E]):
         *,
         type: builtins.type[F],
         about: bool | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[F]: ...
     @overload
     def subscribe(
@@ -288,7 +288,7 @@ class Channel(Generic[E]):
         type: str | EventType,
         about: bool | None = None,
         batch: int | bool = False,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[Any]: ...
     @overload
     def subscribe(
@@ -299,7 +299,7 @@ class Channel(Generic[E]):
         batch: int | bool,
         type: Any = None,
         about: bool | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[Any]: ...
     @overload
     def subscribe(
@@ -308,7 +308,7 @@ class Channel(Generic[E]):
         *,
         where: Interest[Unchanged],
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -317,7 +317,7 @@ class Channel(Generic[E]):
         where: Interest[Unchanged],
         *,
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -326,7 +326,7 @@ class Channel(Generic[E]):
         where: Callable[[E], Any] | None = None,
         *,
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[E]: ...
     @overload
     def subscribe(
@@ -335,7 +335,7 @@ class Channel(Generic[E]):
         *,
         where: Interest[F],
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[F]: ...
     @overload
     def subscribe(
@@ -344,7 +344,7 @@ class Channel(Generic[E]):
         where: Interest[F],
         *,
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[F]: ...
     @overload
     def subscribe(
@@ -353,7 +353,7 @@ class Channel(Generic[E]):
         where: Callable[[F], Any] | None = None,
         *,
         about: Literal[False] | None = None,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[F]: ...
     @overload
     def subscribe(
@@ -364,7 +364,7 @@ class Channel(Generic[E]):
         type: Any = None,
         about: bool | None = None,
         batch: int | bool = False,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[Any]: ...
     @overload
     def subscribe(
@@ -375,7 +375,7 @@ class Channel(Generic[E]):
         type: Any = None,
         about: bool | None = None,
         batch: int | bool = False,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[Any]: ...
     @overload
     def subscribe(
@@ -386,7 +386,7 @@ class Channel(Generic[E]):
         type: Any = None,
         about: bool | None = None,
         batch: int | bool = False,
-        **options: Unpack[HandOver],
+        **options: Unpack[Shared],
     ) -> Subscription[Any]: ...
     def subscribe(
         self,
@@ -411,6 +411,8 @@ class Channel(Generic[E]):
         history: int | Literal["all"] | None = None,
         rate: Rate | float | None = None,
         as_: Claimant | None = None,
+        group: str | None = None,
+        group_key: str | None = None,
     ) -> Subscription[Any]:
         """Ask for this channel's events, or those that pass the interest `where`.
 
@@ -437,6 +439,9 @@ class Channel(Generic[E]):
                         and counted; or waits
         as_             the user that it is for, `headwater.security.AsUser(…)`: nodes with policies give what that one
                         may have
+        group           share the events with all sinks of that name, at whichever nodes: each goes to one of them, and
+                        what that has not handled when it is gone, to another; see docs/sharing.md
+        group_key       a field: events with the same value go to the same member of the group, in order
         """
         function, where = parted(handler, where, self.type)
         options = make_options(
@@ -458,7 +463,12 @@ class Channel(Generic[E]):
             rate=rate,
             as_=as_,
         )
-        asked = Asked(self, where, params, None if type is None else as_event_type(type))
+        seen_as = None if type is None else as_event_type(type)
+        if group is not None or group_key is not None:
+            return self.node._groups().subscribe(
+                self, where, params, seen_as, options=options, group=group, key=group_key, name=name
+            )
+        asked = Asked(self, where, params, seen_as)
         made: Subscription[Any] = self.node._start(Subscription, [asked], options, name)
         return made
 

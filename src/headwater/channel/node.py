@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from headwater.channel.objects.service import Objects
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern, Watch
+    from headwater.channel.groups.service import Groups
     from headwater.channel.questions.service import Questions
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.hearing import Hearing
@@ -108,6 +109,7 @@ class Node:
 
     _federated = False  # whether there may be other nodes
     _asking: Questions | None = None
+    _sharing: Groups | None = None
     state: NodeState | None = None  # where durable subscriptions keep how far they are
 
     def __init__(
@@ -625,6 +627,8 @@ class Node:
             subscription.refused.pop(each.channel.name, None)
         for channel, problem in errors:
             self._refuse(subscription, channel, problem)
+        if subscription._shared:
+            return []  # its group is in the routes
         return [Move(each.channel, each.entry, each, joins=True) for each in made]
 
     def _join_later(self, subscription: Subscription, channel: Channel) -> None:
@@ -651,7 +655,8 @@ class Node:
 
     def _leave(self, subscription: Subscription, keys: Iterable[tuple[RoutedChannel, int]]) -> None:
         gone = [subscription._attachments.pop(key) for key in keys]
-        self._wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
+        if not subscription._shared:
+            self._wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
 
     def _change(
         self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
@@ -785,6 +790,14 @@ class Node:
 
             self._asking = questions_of(self)
         return self._asking
+
+    def _groups(self) -> Groups:
+        """The groups that sinks here and elsewhere share events in; made when one is first wanted."""
+        if self._sharing is None:
+            from headwater.channel.groups.service import groups_of
+
+            self._sharing = groups_of(self)
+        return self._sharing
 
     # ── time ──
 

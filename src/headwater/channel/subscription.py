@@ -79,6 +79,7 @@ class Subscription(Pulling[E_co]):
     node: NodeContract
     _remarks: tuple[str, ...] | None = None  # what is to be said of it, where its interests are not its subscriber's
     _calm = True  # what is accepted goes into the queue as it is
+    _shared = False  # its events are those that a group hands to it
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
     _promising = False  # of one that passes events on: whether somebody there wants to know how far time has come

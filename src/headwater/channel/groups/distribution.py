@@ -1,22 +1,25 @@
-"""Who of a group gets an event: pure logic, for one source. No clock, no lock, no network.
+"""Who of a group gets an event: pure logic, at one node. No clock, no lock, no network.
 
-An event goes to the member with the fewest that it has not acknowledged, so that slow members get fewer; none has more
-than its credit. With keys, all events of a key go to one member while the members stay the same (rendezvous hashing: of
-those that one had, only they go elsewhere when it leaves). What nobody has room for waits, in order, up to a bound, and
-what a member had not acknowledged when it left goes to others before anything else, marked. No order is promised across
-members, and what was handed over twice may be handled twice.
+An event goes to the member with the fewest that it has not acknowledged, so that slow members get fewer; among equals,
+to the one that has waited longest. None has more than its credit. With keys, a key is the business of one member for as
+long as that one is there: of those that are there when the key comes first, the one that rendezvous hashing names, so
+that nodes that see the same members choose the same. What nobody has room for waits, in order, up to a bound, and what
+a member had not acknowledged when it left goes to others before anything else, marked. Events of one key are handed
+over in their order. No other order is promised across members.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
-MOST_CREDIT = 65_536  # events that a member may have at once, whatever it says
-MOST_MEMBERS = 4096
+MOST_CREDIT = 4096  # events that a member may have at once, whatever it says
+MOST_MEMBERS = 1024
+MOST_KEYS = 65_536  # of which is remembered whose they are, beside those of which a member has something
+LOOKS = 64  # at the oldest keys, for one that may be forgotten
 
 
 class Handed(NamedTuple, Generic[T]):
@@ -35,23 +38,44 @@ class _Waiting(NamedTuple, Generic[T]):
     redelivered: bool
 
 
+class _Seat(Generic[T]):
+    """A member: what it has and has not acknowledged, by number."""
+
+    __slots__ = ("credit", "has", "last", "name", "retired")
+
+    def __init__(self, name: str, credit: int) -> None:
+        self.name, self.credit, self.last, self.retired = name, credit, 0, False
+        self.has: dict[int, _Waiting[T]] = {}
+
+
+class _Ownership:
+    """Whose a key is, and how many events of it that one has."""
+
+    __slots__ = ("member", "outstanding")
+
+    def __init__(self, member: str) -> None:
+        self.member, self.outstanding = member, 0
+
+
 class Distribution(Generic[T]):
-    """The members of a group as one source sees them, and what each of them has."""
+    """The members of a group as one node sees them, and what each of them has."""
 
     def __init__(self, room: int) -> None:
         """`room`: events that may wait for a member."""
         self._room = room
-        self._credit: dict[str, int] = {}
-        self._has: dict[str, dict[int, _Waiting[T]]] = {}  # by member, what it has not acknowledged
+        self._seats: dict[str, _Seat[T]] = {}
+        self._owners: OrderedDict[Hashable, _Ownership] = OrderedDict()
         self._waiting: deque[_Waiting[T]] = deque()
-        self._numbers = 0
+        self._numbers = self._turns = 0
 
     @property
     def members(self) -> tuple[str, ...]:
-        return tuple(self._credit)
+        """Those that are there, and get more."""
+        return tuple(seat.name for seat in self._seats.values() if not seat.retired)
 
     @property
     def waiting(self) -> int:
+        """Events that nobody has."""
         return len(self._waiting)
 
     @property
@@ -59,25 +83,73 @@ class Distribution(Generic[T]):
         """Whether publishers must wait."""
         return len(self._waiting) >= self._room
 
+    @property
+    def out(self) -> int:
+        """What all members together have, and have not acknowledged."""
+        return sum(len(seat.has) for seat in self._seats.values())
+
+    @property
+    def keys(self) -> int:
+        """Of how many keys is remembered whose they are."""
+        return len(self._owners)
+
     def outstanding(self, member: str) -> int:
         """What it has, and has not acknowledged."""
-        return len(self._has.get(member, ()))
+        seat = self._seats.get(member)
+        return 0 if seat is None else len(seat.has)
+
+    def held(self) -> list[T]:
+        """All events that are not acknowledged, whoever has them."""
+        return [item.event for seat in self._seats.values() for item in seat.has.values()] + [
+            item.event for item in self._waiting
+        ]
 
     def join(self, member: str, credit: int) -> list[Handed[T]]:
         """A member comes, or says anew how much it takes at once; what waited for one goes out."""
-        if member not in self._credit and len(self._credit) >= MOST_MEMBERS:
-            raise ValueError(f"group: expected at most {MOST_MEMBERS:,} members, found one more")
-        self._credit[member] = max(1, min(MOST_CREDIT, credit))
-        self._has.setdefault(member, {})
+        credit = max(1, min(MOST_CREDIT, credit))
+        seat = self._seats.get(member)
+        if seat is None:
+            if len(self._seats) >= MOST_MEMBERS:
+                raise ValueError(f"group: expected at most {MOST_MEMBERS:,} members, found one more")
+            self._seats[member] = _Seat(member, credit)
+        else:
+            seat.credit, seat.retired = credit, False
         return self._hand_out()
 
     def leave(self, member: str) -> list[Handed[T]]:
         """A member is gone: what it had goes to others, the oldest first, and before what waits."""
-        if self._credit.pop(member, None) is None:
+        return self.give_back(member, ())
+
+    def retire(self, member: str) -> list[Handed[T]]:
+        """A member gets nothing more, and is gone when it has acknowledged what it has."""
+        seat = self._seats.get(member)
+        if seat is None:
             return []
-        had = self._has.pop(member)
-        self._waiting.extendleft(had[number]._replace(redelivered=True) for number in sorted(had, reverse=True))
+        seat.retired = True
+        if not seat.has:
+            del self._seats[member]
         return self._hand_out()
+
+    def give_back(self, member: str, finishing: Iterable[int]) -> list[Handed[T]]:
+        """As `leave`, but for what it is finishing: it goes when that is acknowledged."""
+        seat = self._seats.get(member)
+        if seat is None:
+            return []
+        kept = {number: seat.has.pop(number) for number in finishing if number in seat.has}
+        returned, seat.has = seat.has, kept
+        seat.retired = True
+        if not kept:
+            del self._seats[member]
+        for item in returned.values():
+            self._lay_down(item)
+        self._waiting.extendleft(
+            returned[number]._replace(redelivered=True) for number in sorted(returned, reverse=True)
+        )
+        return self._hand_out()
+
+    def knows(self, member: str) -> bool:
+        """Whether it is there, or still has something."""
+        return member in self._seats
 
     def put(self, event: T, key: Hashable = None) -> list[Handed[T]]:
         """One more event; who asks `is_full` before bounds what waits."""
@@ -85,44 +157,111 @@ class Distribution(Generic[T]):
         self._waiting.append(_Waiting(self._numbers, event, key, False))
         return self._hand_out()
 
-    def acknowledge(self, member: str, number: int) -> list[Handed[T]]:
-        """A member has handled an event; what it never had is none of its business."""
-        if self._has.get(member, {}).pop(number, None) is None:
-            return []
+    def put_again(self, event: T, key: Hashable = None) -> list[Handed[T]]:
+        """The same for one that somebody may have had, of whom nothing is known here any more."""
+        self._numbers += 1
+        self._waiting.append(_Waiting(self._numbers, event, key, True))
         return self._hand_out()
+
+    def acknowledge(self, member: str, numbers: Iterable[int]) -> tuple[list[T], list[Handed[T]]]:
+        """A member has handled events: those that it had, which are done, and what goes out now. What it never had is
+        none of its business."""
+        seat = self._seats.get(member)
+        if seat is None:
+            return [], []
+        done: list[T] = []
+        for number in numbers:
+            item = seat.has.pop(number, None)
+            if item is not None:
+                done.append(item.event)
+                self._lay_down(item)
+        if seat.retired and not seat.has:
+            del self._seats[member]
+        return done, (self._hand_out() if done and self._waiting else [])
+
+    def clear(self) -> int:
+        """Nobody is left: how many events were given up."""
+        gone = len(self._waiting)
+        self._waiting.clear()
+        self._owners.clear()
+        return gone
+
+    # ── who ──
 
     def _hand_out(self) -> list[Handed[T]]:
         """As much as there is room for. An event whose key's member has none keeps back only others of that key."""
         made: list[Handed[T]] = []
+        waiting = self._waiting
         kept: deque[_Waiting[T]] = deque()
         blocked: set[Hashable] = set()
-        while self._waiting:
-            item = self._waiting.popleft()
-            member = None if item.key in blocked else self._choose(item.key)
-            if member is None:
+        while waiting:
+            item = waiting.popleft()
+            key = item.key
+            seat = None if key in blocked else self._free() if key is None else self._owner(key)
+            if seat is None:
                 kept.append(item)
-                if item.key is None:
+                if key is None:
                     break  # nobody has room at all
-                blocked.add(item.key)
+                blocked.add(key)
                 continue
-            self._has[member][item.number] = item
-            made.append(Handed(member, item.number, item.event, item.redelivered))
-        kept.extend(self._waiting)
-        self._waiting = kept
+            self._turns += 1
+            seat.last = self._turns
+            seat.has[item.number] = item
+            made.append(Handed(seat.name, item.number, item.event, item.redelivered))
+        if kept:
+            waiting.extendleft(reversed(kept))
         return made
 
-    def _choose(self, key: Hashable) -> str | None:
-        if key is not None:
-            if not self._credit:
+    def _free(self) -> _Seat[T] | None:
+        """The member with the fewest."""
+        best: _Seat[T] | None = None
+        fewest = last = 0
+        for seat in self._seats.values():
+            has = len(seat.has)
+            if has < seat.credit and not seat.retired:
+                if best is None or has < fewest or (has == fewest and seat.last < last):
+                    best, fewest, last = seat, has, seat.last
+        return best
+
+    def _owner(self, key: Hashable) -> _Seat[T] | None:
+        """The member whose a key is, if it has room; counts one more event of it."""
+        owners = self._owners
+        owned = owners.get(key)
+        seat = None if owned is None else self._seats.get(owned.member)
+        if owned is not None and seat is not None and seat.retired and owned.outstanding:
+            return None  # what it still has comes first
+        if owned is None or seat is None or seat.retired:
+            there = [each for each in self._seats.values() if not each.retired]
+            if not there:
                 return None
-            owner = max(self._credit, key=lambda member: (_rank(member, key), member))
-            return owner if len(self._has[owner]) < self._credit[owner] else None
-        free = [member for member in self._credit if len(self._has[member]) < self._credit[member]]
-        return min(free, key=lambda member: len(self._has[member]), default=None)
+            seat = max(there, key=lambda each: (_rank(each.name, key), each.name))
+            owned = owners[key] = _Ownership(seat.name)
+            self._forget_keys()
+        if len(seat.has) >= seat.credit:
+            return None
+        owned.outstanding += 1
+        owners.move_to_end(key)
+        return seat
+
+    def _lay_down(self, item: _Waiting[T]) -> None:
+        """A member has one event of its key less."""
+        if item.key is not None:
+            owned = self._owners.get(item.key)
+            if owned is not None and owned.outstanding:
+                owned.outstanding -= 1
+
+    def _forget_keys(self) -> None:
+        """Whose the oldest keys are, of which nobody has anything."""
+        looks = LOOKS
+        while len(self._owners) > MOST_KEYS and looks:
+            looks -= 1
+            key, owned = self._owners.popitem(last=False)
+            if owned.outstanding:
+                self._owners[key] = owned
 
 
 def _rank(member: str, key: Hashable) -> bytes:
     return blake2b(f"{member}\0{key!r}".encode(), digest_size=8).digest()
 
 
-__all__ = ["MOST_CREDIT", "Distribution", "Handed"]
+__all__ = ["MOST_CREDIT", "MOST_MEMBERS", "Distribution", "Handed"]

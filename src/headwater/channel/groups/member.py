@@ -1,0 +1,237 @@
+"""A member of a group at this node: a subscription whose events are handed to it, one by one, by groups.
+
+It is in no routes. What its own node publishes it gets of the group here, and what other nodes publish, of the groups
+there; each of these is told when the handler has returned, or has raised: it has had its event then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.groups.distribution import Handed
+from headwater.channel.queues.mailbox import Item
+from headwater.channel.routing.letter import About, Letter
+from headwater.channel.subscription import Subscription
+from headwater.errors import SubscriptionError
+from headwater.late import asyncio
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.groups.service import Groups
+    from headwater.channel.groups.terms import Terms
+    from headwater.channel.reports.counters import Counts
+    from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.routing.contract import RoutedSource
+    from headwater.channel.routing.counts import Readings
+    from headwater.channel.routing.route import Ready
+
+Done = Callable[[list[int]], object]  # is told the numbers of events that are handled
+
+
+class Dealt(Letter):
+    """An event that a group has handed to a member: by which number, and to whom that says so when it is handled."""
+
+    __slots__ = ("done", "number", "redelivered")
+
+    def __init__(self, letter: Letter, number: int, done: Done, *, redelivered: bool, source: Any = None) -> None:
+        super().__init__(
+            letter.event,
+            letter.record,
+            source or letter.source,
+            letter.seq,
+            letter.stamp,
+            letter.sent,
+            letter.priority,
+        )
+        self.number, self.done, self.redelivered = number, done, redelivered
+
+
+class DealtAbout(About):
+    """What is known of an event that was handed to a member of a group."""
+
+    __slots__ = ("_again",)
+
+    def __init__(self, letter: Letter, channel: str, epoch: int, subscription: str) -> None:
+        super().__init__(letter, channel, epoch, subscription)
+        self._again = isinstance(letter, Dealt) and letter.redelivered
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether another member, which is gone, may have had it already."""
+        return self._again
+
+    def acknowledge(self) -> None:
+        """Refused: a member of a group has acknowledged an event when its handler has returned."""
+        raise SubscriptionError(
+            f"acknowledge: {self.subscription!r} is a member of a group, which has acknowledged an event when its "
+            "handler has returned; leave it out"
+        )
+
+
+class GroupMember(Subscription[Any]):
+    """A subscription with a group. It is its own seat in the group of this node."""
+
+    _calm = False  # what it gets is not what its node's sources evaluate
+    _shared = True
+
+    def __init__(self, *given: Any) -> None:
+        *usual, groups, group, terms, credit = given
+        self._groups: Groups = groups
+        self.group: str = group
+        self.terms: Terms = terms
+        self._held: list[Item] = []  # what its handler has just now
+        self._pulled_items: list[Item] = []
+        self._dealt = 0  # events that were handed to it
+        super().__init__(*usual)
+        self.id = f"{self.node.name}/{self.name}/{token_hex(8)}"
+        self.credit: int = credit
+        self.channel: Channel = self._asked[0].target  # type: ignore[assignment]
+
+    # ── as a seat of the group of this node ──
+
+    def hand(self, handed: list[Handed[Letter]], ready: Ready) -> None:
+        """What this node's own sources have published, under the lock of the group."""
+        self.take([Dealt(each.event, each.number, self._done, redelivered=each.redelivered) for each in handed], ready)
+
+    def take(self, letters: Iterable[Dealt], ready: Ready) -> None:
+        """Events that were handed to it, by whichever group."""
+        attachment = next(iter(self._attachments.values()), None)
+        if attachment is None:  # it is over: whoever has handed these is about to hear of it
+            return
+        for letter in letters:
+            self._dealt += 1
+            self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
+
+    def _done(self, numbers: list[int]) -> None:
+        self._groups.acknowledge(self, numbers)
+
+    # ── handled ──
+
+    def _deliver(self, item: Item) -> None:
+        call = self._prepared(item)
+        if call is None:
+            return
+        self._handling, self._held = item[1], call.items
+        try:
+            self._finish(call.event, call())
+            if self._failures:
+                self._went_well()
+        except self._caught as error:
+            self._handler_failed(error, call.event)
+        finally:
+            self._handling = None
+            self._settled(call.items)
+
+    async def _adeliver(self, item: Item) -> None:
+        call = self._prepared(item)
+        if call is None:
+            return
+        self._handling, self._held = item[1], call.items
+        try:
+            self._finish(call.event, await call())
+            if self._failures:
+                self._went_well()
+        except asyncio.CancelledError as error:
+            self._await_failed(error, call.event)
+        except Exception as error:
+            self._handler_failed(error, call.event)
+        finally:
+            self._handling = None
+            self._settled(call.items)
+
+    def _leave_out(self, item: Item, events: int) -> None:
+        super()._leave_out(item, events)
+        self._settled([item])
+
+    def _expire(self, item: Item) -> None:
+        super()._expire(item)
+        self._settled([item])
+
+    def _handed(self, items: list[Item]) -> None:
+        self._pulled_items += items
+
+    def _settle(self) -> None:
+        if self._pulled_items:
+            done, self._pulled_items = self._pulled_items, []
+            self._settled(done)
+
+    def _settled(self, items: list[Item]) -> None:
+        """Whoever handed these over is told."""
+        self._held = []
+        first = items[0][1]
+        if len(items) == 1:
+            first.done([first.number])
+            return
+        by_group: dict[Done, list[int]] = {}
+        for item in items:
+            by_group.setdefault(item[1].done, []).append(item[1].number)
+        for done, numbers in by_group.items():
+            done(numbers)
+
+    def _about(self, attachment: Attachment, letter: Letter, items: list[Item]) -> About:
+        return DealtAbout(letter, attachment.channel.name, attachment.epoch, self.name)
+
+    # ── the end, and what it cannot ──
+
+    def _release(self) -> None:
+        super()._release()
+        if self.cancelled:
+            if self._handler is None:
+                self._mailbox.close(drop=True)  # what was not taken is for others
+            self._groups.leave(self)
+
+    @property
+    def drains(self) -> bool:
+        """Of one that has ended: whether it still handles what it has."""
+        return self._handler is not None and not self._mailbox._drops
+
+    def finishing(self, done: Done | None = None) -> list[int]:
+        """What its handler has just now, of what was handed over by one group; this node's, if no other is named."""
+        of = self._done if done is None else done
+        return [item[1].number for item in list(self._held) if item[1].done == of]
+
+    def acknowledge(self, about: About | None = None) -> None:
+        """Of a sink that pulls: it is done with what it has taken. A handler has acknowledged by returning."""
+        if self._handler is not None:
+            raise SubscriptionError(
+                f"acknowledge: {self.name!r} is a member of a group, which has acknowledged an event when its handler "
+                "has returned; leave it out"
+            )
+        with self._pulling:
+            self._settle()
+
+    def change(
+        self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ...
+    ) -> dict[str, int]:
+        """Refused: all members of a group want the same."""
+        raise SubscriptionError(
+            f"change: subscription {self.name!r}: the members of group {self.group!r} agree on what they want; cancel "
+            "them, and subscribe with another group"
+        )
+
+    async def achange(
+        self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ...
+    ) -> dict[str, int]:
+        """Refused, as `change`."""
+        return self.change(where=where, params=params, zones=zones)
+
+    def move(self, *, to: str = "", lasts: float = 0.0) -> str:
+        """Refused: another member can be subscribed wherever it is wanted."""
+        raise SubscriptionError(
+            f"move: subscription {self.name!r} is a member of group {self.group!r}: subscribe another one there, and "
+            "cancel this one"
+        )
+
+    def _unsettled(self, source: RoutedSource) -> int | None:
+        return None
+
+    def _counts_with(self, outcomes: Counts, readings: Readings, *, exact: bool = True) -> Counts | None:
+        """What was handed to it has passed, wherever that was found out."""
+        total = self._past + outcomes
+        return replace(total, evaluated=self._dealt, passed=self._dealt)
+
+
+__all__ = ["Dealt", "Done", "GroupMember"]

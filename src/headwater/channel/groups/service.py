@@ -1,0 +1,162 @@
+"""The groups of a node: made with their first member, wherever that is, and gone with the last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.channel.groups.group import Group, Seat
+from headwater.channel.groups.member import GroupMember
+from headwater.channel.groups.terms import Terms, check_group, credit_of
+from headwater.channel.options.config import Queue
+from headwater.channel.options.subscribe import Asked, interest_for
+from headwater.channel.services import Service
+from headwater.errors import ClosedError
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.contract import NodeContract
+    from headwater.channel.options.subscribe import Options
+
+UNBOUNDED = 2**31 - 1
+_making = threading.Lock()
+
+
+class Carrier(Protocol):
+    """What groups need of a federation: that members of this node get events of other nodes too."""
+
+    def joined(self, member: GroupMember) -> None:
+        """A member has come here."""
+        ...
+
+    def left(self, member: GroupMember) -> None:
+        """And is gone."""
+        ...
+
+
+class Groups(Service):
+    """Of one node; made when a group is first wanted. `_lock` → the locks of groups and of the wiring."""
+
+    name = "groups"
+
+    def __init__(self, node: NodeContract) -> None:
+        self._node = node
+        self._lock = threading.RLock()
+        self._groups: dict[tuple[int, str], Group] = {}  # by channel and name
+        self._past: dict[str, dict[str, int]] = {}  # what groups that are no more had counted
+        self.carrier: Carrier | None = None
+
+    # ── members of this node ──
+
+    def subscribe(
+        self, channel: Channel, where: Any, params: Any, type: Any, *, options: Options, group: Any, key: Any, name: Any
+    ) -> GroupMember:
+        """A member of a group, in force here; other nodes are asked meanwhile."""
+        durable = options.delivery.durable
+        where = self._node._interest_of(where)
+        interest = interest_for(channel, where, params)
+        made = channel.type if interest is None or interest.output is None else interest.output
+        checked = check_group(group, key, options, made)
+        terms = Terms(interest, key or "", options.zones, durable)
+        asked = Asked(channel, where, params, type)
+        wide = replace(checked, queue=Queue(limit=UNBOUNDED))  # its credit bounds what waits for it
+        with self._lock:
+            found = self._groups.get((channel.number, group))
+            if found is not None and not found.over:
+                found.terms.check(group, channel.name, terms)
+            member: GroupMember = self._node._start(
+                GroupMember, [asked], wide, name, self, group, terms, credit_of(options)
+            )
+            try:
+                self.join(channel, group, terms, member)
+            except BaseException:
+                member.cancel()
+                raise
+        if self.carrier is not None:
+            self.carrier.joined(member)
+        return member
+
+    def leave(self, member: GroupMember) -> None:
+        """A member of this node has ended."""
+        if self.carrier is not None:
+            self.carrier.left(member)
+        group = self.of(member.channel, member.group)
+        if group is None:
+            return
+        if member.drains:
+            group.retire(member.id)
+        else:
+            group.leave(member.id, finishing=member.finishing(), why="it was cancelled")
+        self._tidy(group)
+
+    def acknowledge(self, member: GroupMember, numbers: list[int]) -> None:
+        """A member has handled events of this node's own sources."""
+        group = self.of(member.channel, member.group)
+        if group is not None:
+            group.acknowledge(member.id, numbers)
+            if group.over:
+                self._tidy(group)
+
+    # ── members anywhere ──
+
+    def of(self, channel: Channel, name: str) -> Group | None:
+        """The group of a channel with that name, if it has members."""
+        return self._groups.get((channel.number, name))
+
+    def join(self, channel: Channel, name: str, terms: Terms, seat: Seat) -> Group:
+        """A member comes; SubscriptionError if it wants something else than those that are there."""
+        with self._lock:
+            group = self._groups.get((channel.number, name))
+            if group is None or group.over:
+                if channel.closed or self._node.closed:
+                    raise ClosedError(f"group {name!r}: channel {channel.name!r} is closed")
+                group = Group(self._node, channel, name, terms)
+                group.join(seat)
+                group.start()
+                self._groups[channel.number, name] = group
+            else:
+                group.terms.check(name, channel.name, terms)
+                group.join(seat)
+            return group
+
+    def _tidy(self, group: Group) -> None:
+        """It may be over: what it has counted stays."""
+        if not group.over:
+            return
+        with self._lock:
+            key = group.channel.number, group.name
+            if self._groups.get(key) is group:
+                del self._groups[key]
+                past = self._past.setdefault(f"{group.channel.name}/{group.name}", {})
+                for what, count in group.report().items():
+                    past[what] = past.get(what, 0) + (count if what not in ("members", "waiting", "outstanding") else 0)
+
+    def everyone(self) -> list[Group]:
+        """Those that are there."""
+        with self._lock:
+            return list(self._groups.values())
+
+    def report(self) -> Mapping[str, Any]:
+        """By channel and name, what became of the events of this node's own sources."""
+        found = {place: dict(counts) for place, counts in self._past.items()}
+        for group in self.everyone():
+            counts = found.setdefault(f"{group.channel.name}/{group.name}", {})
+            for what, count in group.report().items():
+                counts[what] = counts.get(what, 0) + count
+        return found
+
+
+def groups_of(node: Any) -> Groups:
+    """The service of a node, which has it from then on."""
+    found = node.services.get(Groups.name)
+    if found is None:
+        with _making:
+            found = node.services.get(Groups.name)
+            if found is None:
+                found = node.services.add(Groups(node))
+    return found  # type: ignore[no-any-return]
+
+
+__all__ = ["Carrier", "Groups", "groups_of"]
