@@ -106,6 +106,8 @@ class Engine:
         self.id, self.incarnation = context.id, context.incarnation
         self.listener: Listener | None = None
         self.unready: list[str] = []  # what the last `ready` still waited for
+        self.also_idle: list[Callable[[], bool]] = []  # and `flush`: services that other nodes have to answer
+        self.also_settled: list[Callable[[], bool]] = []  # what `ready` waits for beside: services that ask other nodes
         self._touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
         # what is below peers
@@ -317,7 +319,12 @@ class Engine:
                         return False
                     lane.wait(partial(_settled, lane, peer), min(0.2, end - monotonic()))
         shared = self.groups is None or self.groups.flush(end, given_up)
-        return shared and not any(
+        beside = all(
+            self.scheduler.until(lambda idle=idle: idle() or given_up.is_set(), max(0.0, end - monotonic()))
+            and not given_up.is_set()
+            for idle in self.also_idle
+        )
+        return shared and beside and not any(
             lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable
         )
 

@@ -40,6 +40,7 @@ from headwater.store.log.settings import Log
 if TYPE_CHECKING:
     import builtins
 
+    from headwater.channel.groups.service import Groups
     from headwater.channel.objects.service import Objects
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.patterns.operator import PatternOrder
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.hearing import Hearing
     from headwater.federation.engine import Engine
+    from headwater.federation.groups.service import GroupLanes
     from headwater.federation.library.library import Library
     from headwater.federation.logs.server import LogReads
     from headwater.federation.moving.service import Moving
@@ -89,6 +91,7 @@ class Node(LocalNode):
     _zones: ZoneService | None = None
     _policies: PolicyService | None = None
     _moving: Moving | None = None
+    _group_lanes: GroupLanes | None = None
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class Node(LocalNode):
             return
         from headwater.federation.engine import Engine
         from headwater.federation.exit_hook import close_at_exit
+        from headwater.federation.groups.service import GroupLanes
         from headwater.federation.logs.own_logs import OwnLogs
         from headwater.federation.logs.server import LogServer
         from headwater.federation.moving.resumption import Whereabouts
@@ -156,6 +160,14 @@ class Node(LocalNode):
             self._moving = self.services.add(
                 Moving(self, engine.context, engine.peers, engine.dialogue, whereabouts, in_force)
             )
+            self._group_lanes = self.services.add(
+                GroupLanes(
+                    self, engine.context, engine.peers, engine.dialogue, engine.links, engine.installer.granting
+                )
+            )
+            self._policies.watch(self._group_lanes.rejudge)
+            engine.also_settled.append(self._group_lanes.settled)
+            engine.also_idle.append(self._group_lanes.idle)
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -317,6 +329,11 @@ class Node(LocalNode):
     def _remote(self, channel: RoutedChannel) -> bool:
         assert self._engine is not None
         return any(peer.gone is None and peer.has(channel.name) for peer in self._engine.everyone())
+
+    def _groups(self) -> Groups:
+        found = super()._groups()
+        found.carrier = self._group_lanes
+        return found
 
     def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """As at any node; where the order is to be the same for all, of the channel in that order. What has moved away

@@ -78,6 +78,8 @@ class Readiness:
         for channel in engine.node.channels():
             if not engine.requester.settled([channel], barriers=True):
                 found.append(f"what is wanted of channel {channel.name} is not in force at all of its sources")
+        if not all(each() for each in engine.also_settled):
+            found.append("a node with sources has not answered that a sink of this one is a member of a group")
         return found or ["what was waited for has just happened"]
 
     def _reached(self) -> bool:
@@ -88,7 +90,8 @@ class Readiness:
             return False
         if engine.contacts.awaited():
             return False
-        return engine.requester.settled(engine.node.channels(), barriers=True)
+        settled = engine.requester.settled(engine.node.channels(), barriers=True)
+        return settled and all(each() for each in engine.also_settled)
 
     def _matters(self, peer: Peer) -> bool:
         """Whether there may be sources of a peer, as far as the rules go: else it could only keep this one waiting."""

@@ -89,7 +89,7 @@ class Groups(Service):
             group.retire(member.id)
         else:
             group.leave(member.id, finishing=member.finishing(), why="it was cancelled")
-        self._tidy(group)
+        self.tidy(group)
 
     def acknowledge(self, member: GroupMember, numbers: list[int]) -> None:
         """A member has handled events of this node's own sources."""
@@ -97,7 +97,7 @@ class Groups(Service):
         if group is not None:
             group.acknowledge(member.id, numbers)
             if group.over:
-                self._tidy(group)
+                self.tidy(group)
 
     # ── members anywhere ──
 
@@ -121,7 +121,7 @@ class Groups(Service):
                 group.join(seat)
             return group
 
-    def _tidy(self, group: Group) -> None:
+    def tidy(self, group: Group) -> None:
         """It may be over: what it has counted stays."""
         if not group.over:
             return

@@ -79,7 +79,7 @@ def check_group(group: Any, key: Any, options: Options, type: EventType | None) 
     problems = []
     if not isinstance(group, str) or not group or len(group) > LONGEST_NAME or not group.isprintable():
         problems.append(f"group: expected a name of 1 to {LONGEST_NAME} characters, found {group!r}")
-    problems += _key_problems(key, type)
+    problems += key_problems(key, type)
     for what, wrong, why in (
         ("history", options.history, "a group has what is published while it has members, or, durable, since it began"),
         ("order", options.order != "receive", "events of a group have no order but that of their keys"),
@@ -102,7 +102,8 @@ def check_group(group: Any, key: Any, options: Options, type: EventType | None) 
     return replace(options, delivery=Reliable())
 
 
-def _key_problems(key: Any, type: EventType | None) -> list[str]:
+def key_problems(key: Any, type: EventType | None) -> list[str]:
+    """What is wrong with the field that is to be the key."""
     if key is None:
         return []
     if not isinstance(key, str):
@@ -126,4 +127,4 @@ def credit_of(options: Options) -> int:
     return min(options.queue.limit, CREDIT)
 
 
-__all__ = ["CREDIT", "Terms", "check_group", "credit_of", "wanted"]
+__all__ = ["CREDIT", "Terms", "check_group", "credit_of", "key_problems", "wanted"]

@@ -1,0 +1,187 @@
+"""A member of this node in the group of another one: what comes along its lane, and what of it is handled.
+
+Each number is taken once, in order; of what is missing the other end is told. Records are looked at before anybody
+relies on them. More than the member takes at once is not taken: whoever sends that is told that it is none any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.groups.member import Dealt, GroupMember
+from headwater.channel.queues.forms import fitting
+from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.reports.tally import Fates
+from headwater.channel.routing.letter import Letter
+from headwater.errors import FrameError
+from headwater.federation.arrive.record_check import Check, check_of
+from headwater.federation.wire import group_messages as wire
+
+if TYPE_CHECKING:
+    from headwater.channel.routing.route import Ready
+    from headwater.types import EventType
+    from headwater.types.evolution import Plan
+
+SAY = 32  # events after which it is said that they are handled, though others wait
+MOST_BYTES = 64 << 20  # of one event in pieces
+MOST_SOURCES = 65_536
+
+Post = Callable[[wire.GroupPost], bool]
+
+
+class StandIn:
+    """A source of another node, as its events say that they are of it."""
+
+    local = False
+    rereads = False
+    position_key: str | None = None
+    priority = 0
+    log = None
+
+    def __init__(self, name: str, node: str, channel: str) -> None:
+        self.name, self.node = name, node
+        self.key = f"{name}@{node}"
+        self.id = f"{channel}/{self.key}"
+        self._fates = Fates()
+
+    def fates(self, channel: Any) -> Fates:
+        """Where it is counted what becomes of its events."""
+        return self._fates
+
+
+class Attendance:
+    """Of one member at one node, by a lane."""
+
+    def __init__(self, member: GroupMember, peer: str, incarnation: int, lane: int, node: str, post: Post) -> None:
+        self.member, self.peer, self.incarnation, self.lane = member, peer, incarnation, lane
+        self.node, self._post = node, post
+        self._lock = threading.Lock()
+        self.accepted = False  # the other end has said that it is a member
+        self.over = self.left = False
+        self._early: list[wire.Deal] = []
+        self._check: Check | None = None
+        self._plan: Plan | None = None
+        self._received = 0
+        self._asked_again = 0  # after which number, last
+        self._open: set[int] = set()  # what has come and is not handled
+        self._unsaid: list[int] = []
+        self._sources: dict[int, StandIn] = {}
+        self._piece: list[bytes] = []
+        self.links = 0  # how many there have been to that node when it was last said how far this is
+        self.came = 0
+
+    def accept(self, type: EventType | None) -> None:
+        """It is a member there, and events of this type come; EvolutionError if they do not fit."""
+        want = self.member.channel.type
+        interest = self.member.terms.interest
+        if interest is not None and interest.output is not None:
+            want = interest.output
+        if type is not None and want is not None:
+            self._plan = fitting(type, want)
+            self._check = check_of(type)
+        with self._lock:
+            self.accepted = True
+            early, self._early = self._early, []
+        for deal in early:
+            self.take(deal)
+
+    def take(self, deal: wire.Deal) -> None:
+        """Events of the lane; FrameError if they cannot be right."""
+        ready: Ready = []
+        with self._lock:
+            if self.over or self.left:
+                return
+            if not self.accepted:
+                if sum(len(each.events) for each in self._early) > self.member.credit:
+                    raise FrameError(f"group {self.member.group}: events came before it was a member")
+                self._early.append(deal)
+                return
+            self._meet(deal.sources)
+            if deal.first > self._received + 1:
+                if self._asked_again != self._received + 1:
+                    self._asked_again = self._received + 1
+                    self._post(wire.Again(self.lane, self._received))
+                return
+            fresh = deal.events[self._received + 1 - deal.first :]
+            letters = [letter for each in fresh if (letter := self._letter(each)) is not None]
+            if len(self._open) > self.member.credit:
+                raise FrameError(
+                    f"group {self.member.group}: expected at most {self.member.credit} events that are not handled, "
+                    f"found {len(self._open)}"
+                )
+            self.came += len(letters)
+            self.member.take(letters, ready)
+        dispatch_all(list(dict.fromkeys(ready)))
+
+    def _meet(self, sources: dict[int, str]) -> None:
+        for number, name in sources.items():
+            if number not in self._sources:
+                if len(self._sources) >= MOST_SOURCES:
+                    raise FrameError(f"group {self.member.group}: expected at most {MOST_SOURCES:,} sources")
+                self._sources[number] = StandIn(name, self.node, self.member.channel.name)
+
+    def _letter(self, dealt: wire.Dealt) -> Dealt | None:
+        """The next event, once it is complete; one that is none counts as handled, and is an offence."""
+        number, seq, stamp, record, again, more = dealt
+        self._received += 1
+        if self._piece or more:
+            self._piece.append(record)
+            if sum(map(len, self._piece)) > MOST_BYTES:
+                raise FrameError(f"group {self.member.group}: expected an event of at most {MOST_BYTES:,} bytes")
+            if more:
+                return None
+            record, self._piece = b"".join(self._piece), []
+        source = self._sources.get(number)
+        if source is None:
+            raise FrameError(f"group {self.member.group}: expected a source that was named before, found {number}")
+        if self._check is not None and self._check([record]):
+            raise FrameError(f"group {self.member.group}: a record that is not of its type")
+        if self._plan is not None:
+            record = self._plan.convert(record)
+        self._open.add(self._received)
+        delay = max(0, self.member.node._stamp() - stamp)
+        letter = Letter(None, record, source, seq, stamp, perf_counter_ns() - delay, 0)  # type: ignore[arg-type]
+        return Dealt(letter, self._received, self.done, redelivered=again)
+
+    def done(self, numbers: list[int]) -> None:
+        """The member has handled these."""
+        with self._lock:
+            if self.over:
+                return
+            self._open.difference_update(numbers)
+            self._unsaid += numbers
+            if not self._open or len(self._unsaid) >= SAY:
+                self._say()
+
+    def _say(self) -> None:
+        while self._unsaid:
+            some, self._unsaid = self._unsaid[: wire.MOST_NUMBERS], self._unsaid[wire.MOST_NUMBERS :]
+            self._post(wire.Handled(self.lane, some))
+
+    def stand(self) -> None:
+        """Say how far it is."""
+        with self._lock:
+            if not self.over:
+                self._unsaid.clear()
+                self._asked_again = 0
+                self._post(wire.Standing(self.lane, self._received, sorted(self._open)[: wire.MOST_NUMBERS]))
+
+    def leave(self) -> None:
+        """The member ends here: what it does not finish is for others."""
+        with self._lock:
+            self._say()
+            keeps = sorted(self._open) if self.member.drains else self.member.finishing(self.done)
+            self._open.intersection_update(keeps)
+            self.left = True
+            self._post(wire.Leave(self.lane, keeps[: wire.MOST_NUMBERS]))
+
+    @property
+    def finished(self) -> bool:
+        """Of one that has left: whether it has said all that it had to say."""
+        return self.over or not self._open
+
+
+__all__ = ["Attendance"]

@@ -1,0 +1,225 @@
+"""The two ends of a lane over a link that loses, doubles and delays posts: nothing is lost, nothing is handled twice."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater import Event, Node
+from headwater.channel.groups.distribution import Handed
+from headwater.channel.routing.letter import Letter
+from headwater.errors import FrameError
+from headwater.federation.groups.attendance import Attendance
+from headwater.federation.groups.seat import RemoteSeat
+from headwater.federation.wire import group_messages as wire
+from tests.effort import examples
+
+
+class Job(Event, name="lanes.Job"):
+    number: int
+    text: str
+
+
+class Ledger:
+    """In the place of a group: knows what it has handed over, and what is acknowledged."""
+
+    def __init__(self) -> None:
+        self.forged = 0
+        self.open: set[int] = set()
+        self.done: list[int] = []
+
+    def acknowledge(self, id: str, numbers: list[int]) -> None:
+        for number in numbers:
+            self.open.remove(number)
+            self.done.append(number)
+
+
+class World:
+    """A seat and an attendance, and posts on their way between them; a member at a real node."""
+
+    def __init__(self, node: Node, handled: list[tuple[int, bool]], seed: int, loss: float) -> None:
+        self.random, self.loss = random.Random(seed), loss
+        self.ways: dict[str, list[bytes]] = {"there": [], "back": []}
+        self.jobs = node.channel("jobs", Job)
+        self.source = self.jobs.source()
+        self.member: Any = self.jobs.subscribe(
+            lambda job, about: handled.append((job.number, about.redelivered)), group="workers", queue=200
+        )
+        self.group = Ledger()
+        self.seat = RemoteSeat("it", 7, 200, self.poster("there"))
+        self.seat.group = self.group  # type: ignore[assignment]
+        self.attendance = Attendance(self.member, "lab.1", 1, 7, "lab", self.poster("back"))
+        self.attendance.accept(self.jobs.type)
+        self.numbers = 0
+
+    def poster(self, way: str) -> Any:
+        def post(said: wire.GroupPost) -> bool:
+            if self.random.random() >= self.loss:
+                self.ways[way].append(wire.encode(said))
+            return True
+
+        return post
+
+    def hand(self, count: int, text: str = "", again: bool = False) -> None:
+        handed = []
+        for _ in range(count):
+            self.numbers += 1
+            record = self.jobs.type.encode(Job(self.numbers, text))
+            letter = Letter(None, record, self.source, self.numbers, 0, 0, 0)  # type: ignore[arg-type]
+            self.group.open.add(self.numbers)
+            handed.append(Handed("it", self.numbers, letter, again))
+        ready: list[Any] = []
+        self.seat.hand(handed, ready)
+        for each in ready:
+            each.dispatch()
+
+    def carry(self, way: str) -> None:
+        posts = self.ways[way]
+        if posts:
+            self.hear(wire.decode(posts.pop(0)))
+
+    def hear(self, said: wire.GroupPost) -> None:
+        match said:
+            case wire.Deal():
+                self.attendance.take(said)
+            case wire.Probe():
+                self.attendance.stand()
+            case wire.Handled(numbers=numbers):
+                self.seat.handled(numbers)
+            case wire.Standing(received=received, open=open):
+                self.seat.stands(received, open)
+            case wire.Again(after=after):
+                self.seat.again(after)
+
+    def settle(self) -> None:
+        """The link loses nothing any more; now and then it is asked how far everybody is."""
+        self.loss = 0.0
+        for _ in range(20):
+            self.seat.probe()
+            while self.ways["there"] or self.ways["back"]:
+                self.carry("there")
+                self.carry("back")
+            if not self.seat.waits:
+                return
+        raise AssertionError(f"not settled: {self.group.open}")
+
+
+@given(
+    st.lists(st.sampled_from(["hand", "hand", "there", "back", "cut", "probe"]), max_size=80),
+    st.integers(0, 2**32),
+    st.sampled_from([0.0, 0.2, 0.6]),
+)
+@settings(max_examples=examples(100))
+def test_what_is_handed_over_is_handled_once_whatever_the_link_loses(steps: list[str], seed: int, loss: float) -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, seed, loss)
+        for step in steps:
+            match step:
+                case "hand":
+                    world.hand(world.random.choice([1, 3, 40]))
+                case "cut":
+                    world.ways["there"].clear()
+                    world.ways["back"].clear()
+                case "probe":
+                    world.seat.probe()
+                case _:
+                    world.carry(step)
+            assert len(world.group.open) <= 80 * 40
+        world.settle()
+        assert [number for number, _ in handled] == list(range(1, world.numbers + 1))
+        assert not world.group.open and sorted(world.group.done) == list(range(1, world.numbers + 1))
+        assert world.group.forged == 0
+
+
+def test_one_event_goes_at_once_and_many_go_together() -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        world.hand(1)
+        for _ in range(50):
+            world.hand(1)
+        assert len(world.ways["there"]) == 1  # the others wait until that is handled
+        world.carry("there")
+        world.carry("back")
+        assert len(world.ways["there"]) == 1
+        world.settle()
+        assert len(handled) == 51
+
+
+def test_an_event_that_is_too_large_for_one_post_goes_in_pieces() -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        world.hand(1)
+        world.hand(1, "x" * (3 * wire.PIECE + 5), again=True)
+        world.hand(1)
+        world.carry("there")
+        world.carry("back")
+        assert len(world.ways["there"]) >= 4
+        del world.ways["there"][1]  # one piece is lost
+        world.settle()
+        assert handled == [(1, False), (2, True), (3, False)] and not world.group.open
+
+
+def test_who_acknowledges_what_it_never_got_changes_nothing() -> None:
+    with Node("desk") as node:
+        world = World(node, [], 0, 0.0)
+        world.hand(2)
+        world.seat.handled([0, 2**40, 17])
+        assert world.group.forged == 3 and world.group.open == {1, 2}
+        world.seat.stands(2**50, range(1000))  # all of it, but these
+        assert world.group.open == {1, 2}
+        world.seat.again(0)
+        world.settle()
+        assert not world.group.open
+
+
+def test_who_sends_more_than_the_member_takes_is_not_heard() -> None:
+    with Node("desk") as node:
+        world = World(node, [], 0, 0.0)
+        world.member.pause()
+        world.hand(201)
+        with pytest.raises(FrameError, match="expected at most 200 events that are not handled"):
+            for _ in range(100):
+                world.carry("there")
+                world.seat._flush()
+
+
+@pytest.mark.parametrize(
+    ("events", "sources", "words"),
+    [
+        ([(1, 1, 0, b"nonsense", False, False)], {1: "s"}, "not of its type"),
+        ([(2, 1, 0, b"", False, False)], {1: "s"}, "a source that was named before, found 2"),
+    ],
+)
+def test_what_is_no_event_is_not_handed_over(events: Any, sources: Any, words: str) -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        with pytest.raises(FrameError, match=words):
+            world.attendance.take(wire.Deal(7, 1, events, sources))
+        assert not handled
+
+
+def test_what_comes_before_the_answer_waits_for_it() -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        world.attendance = Attendance(world.member, "lab.1", 1, 7, "lab", world.poster("back"))
+        world.hand(3)
+        world.carry("there")
+        assert not handled
+        world.attendance.accept(world.jobs.type)
+        world.settle()
+        assert len(handled) == 3
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x93\xa4deal\x00\x01", b"\x92\xa5probe\xff", b"\x93\xa7handled\x01\xa1x"])
+def test_what_is_no_post_is_refused(data: bytes) -> None:
+    with pytest.raises(FrameError, match="groups: expected a post"):
+        wire.decode(data)
