@@ -115,6 +115,9 @@ PROMISES = {
         "in colour: attic, 50 s\nquickest: hall, 20 s\na large one: 'ink' of node 'attic' has failed: ValueError",
         "in colour: nobody",
     ],
+    "workers.py": [
+        "20 orders of more than 10, each packed once: True\npacked while the first rests: 6\nwhat the first had in hand went to others, marked: True",
+    ],
     "separation.py": [
         "too close: 116 and 185, 69 miles apart\nfired 1 time, and is known not to hold now: True\nof 360 changes",
     ],
@@ -182,6 +185,7 @@ PLAIN = (
     "trigger_backtest.py",
     "typed.py",
     "vehicles.py",
+    "workers.py",
 )
 RUN = """
 import runpy, sys

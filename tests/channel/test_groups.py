@@ -1,4 +1,4 @@
-"""Groups at one node: each event to one member, slow ones get fewer, keys stay together, and what one leaves goes on."""
+"""Groups at one node: each event to one member, slow ones get fewer, keys stay together, what one leaves goes on."""
 
 from __future__ import annotations
 
@@ -295,9 +295,7 @@ def test_coroutines_batches_and_skipped_events_acknowledge_too() -> None:
             source = jobs.source()
             for number in range(20):
                 source.publish(Job(number, "ann"))
-            while any(
-                counts(node, f"jobs/{group}")["acknowledged"] < 20 for group in ("loops", "rows", "skip", "old")
-            ):
+            while any(counts(node, f"jobs/{group}")["acknowledged"] < 20 for group in ("loops", "rows", "skip", "old")):
                 await asyncio.sleep(0.001)
             assert sorted(got) == list(range(20)) == sorted(rows)
 

@@ -464,12 +464,14 @@ class Channel(Generic[E]):
             as_=as_,
         )
         seen_as = None if type is None else as_event_type(type)
+        made: Subscription[Any]
         if group is not None or group_key is not None:
-            return self.node._groups().subscribe(
+            made = self.node._groups().subscribe(
                 self, where, params, seen_as, options=options, group=group, key=group_key, name=name
             )
+            return made
         asked = Asked(self, where, params, seen_as)
-        made: Subscription[Any] = self.node._start(Subscription, [asked], options, name)
+        made = self.node._start(Subscription, [asked], options, name)
         return made
 
     @overload

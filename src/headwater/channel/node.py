@@ -78,10 +78,10 @@ if TYPE_CHECKING:
     from typing import Literal, Unpack
 
     from headwater.channel.annotations import HandOver
+    from headwater.channel.groups.service import Groups
     from headwater.channel.objects.service import Objects
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern, Watch
-    from headwater.channel.groups.service import Groups
     from headwater.channel.questions.service import Questions
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.hearing import Hearing

@@ -319,14 +319,13 @@ class Engine:
                         return False
                     lane.wait(partial(_settled, lane, peer), min(0.2, end - monotonic()))
         shared = self.groups is None or self.groups.flush(end, given_up)
-        beside = all(
-            self.scheduler.until(lambda idle=idle: idle() or given_up.is_set(), max(0.0, end - monotonic()))
-            and not given_up.is_set()
-            for idle in self.also_idle
-        )
-        return shared and beside and not any(
-            lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable
-        )
+        beside = self.scheduler.until(lambda: self._are_idle() or given_up.is_set(), max(0.0, end - monotonic()))
+        if given_up.is_set() or not (shared and beside):
+            return False
+        return not any(lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable)
+
+    def _are_idle(self) -> bool:
+        return all(idle() for idle in self.also_idle)
 
     def close(self) -> None:
         """Leave it: others are told, and nothing is left running."""

@@ -161,9 +161,7 @@ class Node(LocalNode):
                 Moving(self, engine.context, engine.peers, engine.dialogue, whereabouts, in_force)
             )
             self._group_lanes = self.services.add(
-                GroupLanes(
-                    self, engine.context, engine.peers, engine.dialogue, engine.links, engine.installer.granting
-                )
+                GroupLanes(self, engine.context, engine.peers, engine.dialogue, engine.links, engine.installer.granting)
             )
             self._policies.watch(self._group_lanes.rejudge)
             engine.also_settled.append(self._group_lanes.settled)

@@ -1,4 +1,4 @@
-"""The two ends of a lane over a link that loses, doubles and delays posts: nothing is lost, nothing is handled twice."""
+"""The two ends of a lane over a link that loses, doubles and delays posts: nothing is lost or handled twice."""
 
 from __future__ import annotations
 
@@ -219,7 +219,9 @@ def test_what_comes_before_the_answer_waits_for_it() -> None:
         assert len(handled) == 3
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x93\xa4deal\x00\x01", b"\x92\xa5probe\xff", b"\x93\xa7handled\x01\xa1x"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x93\xa4deal\x00\x01", b"\x92\xa5probe\xff", b"\x93\xa7handled\x01\xa1x"]
+)
 def test_what_is_no_post_is_refused(data: bytes) -> None:
     with pytest.raises(FrameError, match="groups: expected a post"):
         wire.decode(data)

@@ -218,9 +218,10 @@ class Distribution(Generic[T]):
         fewest = last = 0
         for seat in self._seats.values():
             has = len(seat.has)
-            if has < seat.credit and not seat.retired:
-                if best is None or has < fewest or (has == fewest and seat.last < last):
-                    best, fewest, last = seat, has, seat.last
+            if has >= seat.credit or seat.retired:
+                continue
+            if best is None or has < fewest or (has == fewest and seat.last < last):
+                best, fewest, last = seat, has, seat.last
         return best
 
     def _owner(self, key: Hashable) -> _Seat[T] | None:

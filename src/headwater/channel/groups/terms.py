@@ -40,7 +40,9 @@ class Terms:
             found.append(f"zones: expected {_zones(self.zones)}, found {_zones(other.zones)}")
         if self.durable != other.durable:
             kinds = "not durable", "durable"
-            found.append(f"delivery: expected one that is {kinds[self.durable]}, found one that is {kinds[other.durable]}")
+            found.append(
+                f"delivery: expected one that is {kinds[self.durable]}, found one that is {kinds[other.durable]}"
+            )
         return found
 
     def wants_as(self, other: Terms) -> bool:

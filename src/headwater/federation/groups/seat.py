@@ -146,7 +146,9 @@ class RemoteSeat:
         """How far the other end is: all that it has is done but this, and what it does not have goes again."""
         still = set(open)
         with self._lock:
-            done = [number for number, (at, _) in self._sent.items() if number <= received and number not in still and at]
+            done = [
+                number for number, (at, _) in self._sent.items() if number <= received and number not in still and at
+            ]
         if done:
             self.handled(done)
         else:
@@ -160,7 +162,8 @@ class RemoteSeat:
             names = {number: source.name for source, number in self._sources.items()}
             at = 0
             while at < len(missing):
-                first, some, size = missing[at][0], [], 0
+                first, size = missing[at][0], 0
+                some: list[wire.Dealt] = []
                 while at < len(missing) and len(some) < wire.MOST_EVENTS and missing[at][0] == first + len(some):
                     size += len(missing[at][1][3]) + 32
                     if some and size > BATCH_BYTES:

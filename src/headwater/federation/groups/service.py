@@ -1,5 +1,5 @@
-"""Groups between nodes, as a service of each: members of this node at the nodes of sources, and members elsewhere in the
-groups of this one.
+"""Groups between nodes, as a service of each: members of this node elsewhere, and members elsewhere in groups of this
+node.
 
     as a member   every node that has sources of the channel is asked for a place in its group; what comes along the
                   lane is handed to the member, and the node told what is handled
@@ -158,9 +158,7 @@ class GroupLanes(Service):
         for member in members:
             for peer in self._missing(member):
                 lane = secrets.randbits(52) + 1
-                made = Attendance(
-                    member, peer.id, peer.incarnation, lane, peer.name, partial(self._post, peer.id)
-                )
+                made = Attendance(member, peer.id, peer.incarnation, lane, peer.name, partial(self._post, peer.id))
                 self._lanes[peer.id, lane] = made
                 if not self._context.scheduler.work(self._ask, peer, made, on=f"groups/{peer.id}"):
                     self._lanes.pop((peer.id, lane), None)
@@ -232,7 +230,9 @@ class GroupLanes(Service):
         channel = next((each for each in self._node.channels() if each.name == request.channel), None)
         if channel is None:
             verdict = self._context.decisions.decide(caller.principal, "subscribe", request.channel)
-            raise Refused(f"not allowed: {verdict.why}" if not verdict else f"there is no channel {request.channel} here")
+            raise Refused(
+                f"not allowed: {verdict.why}" if not verdict else f"there is no channel {request.channel} here"
+            )
         grant = self._granting.read(caller.principal, channel, request.wish)
         if grant.hidden:
             raise Refused(grant.hidden)
