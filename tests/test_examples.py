@@ -116,7 +116,8 @@ PROMISES = {
         "in colour: nobody",
     ],
     "workers.py": [
-        "20 orders of more than 10, each packed once: True\npacked while the first rests: 6\nwhat the first had in hand went to others, marked: True",
+        "20 orders of more than 10, each packed once: True\npacked while the first rests: 6\n",
+        "what the first had in hand went to others, marked: True",
     ],
     "separation.py": [
         "too close: 116 and 185, 69 miles apart\nfired 1 time, and is known not to hold now: True\nof 360 changes",
