@@ -84,6 +84,11 @@ class Distribution(Generic[T]):
         return len(self._waiting) >= self._room
 
     @property
+    def free(self) -> int:
+        """How many events members would take at once, if they have no keys."""
+        return sum(max(0, seat.credit - len(seat.has)) for seat in self._seats.values() if not seat.retired)
+
+    @property
     def out(self) -> int:
         """What all members together have, and have not acknowledged."""
         return sum(len(seat.has) for seat in self._seats.values())

@@ -135,16 +135,24 @@ class Group:
         with self._lock:
             done, handed = self.distribution.acknowledge(id, numbers)
             self.acknowledged += len(done)
+            self._settled(done)
             self._give(handed, ready)
             self._go_on(ready)
             empty = False
             if not self.distribution.knows(id) and self._seats.pop(id, None) is not None:
                 empty = self._now_empty("")
+        self._written()
         if empty:
             self._end()
         if ready:
             dispatch_all(ready)
         return len(done)
+
+    def _settled(self, done: list[Letter]) -> None:
+        """Events are done; under the lock."""
+
+    def _written(self) -> None:
+        """That is to be kept; under no lock."""
 
     @property
     def members(self) -> list[str]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.channel.groups.durable import DurableGroup, why_not
 from headwater.channel.groups.group import Group, Seat
 from headwater.channel.groups.member import GroupMember
 from headwater.channel.groups.terms import Terms, check_group, credit_of
 from headwater.channel.options.config import Queue
 from headwater.channel.options.subscribe import Asked, interest_for
 from headwater.channel.services import Service
-from headwater.errors import ClosedError
+from headwater.errors import ClosedError, SubscriptionError
+from headwater.threads import Worker
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.contract import NodeContract
     from headwater.channel.options.subscribe import Options
 
+log = logging.getLogger("headwater")
 UNBOUNDED = 2**31 - 1
 _making = threading.Lock()
 
@@ -47,6 +51,7 @@ class Groups(Service):
         self._groups: dict[tuple[int, str], Group] = {}  # by channel and name
         self._past: dict[str, dict[str, int]] = {}  # what groups that are no more had counted
         self.carrier: Carrier | None = None
+        self._reader: Worker | None = None
 
     # ── members of this node ──
 
@@ -69,14 +74,29 @@ class Groups(Service):
             member: GroupMember = self._node._start(
                 GroupMember, [asked], wide, name, self, group, terms, credit_of(options)
             )
+            why = why_not(self._node, channel, terms) if durable else ""
             try:
-                self.join(channel, group, terms, member)
+                if not why:
+                    self.join(channel, group, terms, member)
+                elif self.carrier is None:
+                    raise SubscriptionError(f"group {group!r} of channel {channel.name!r}: {why}")
+                else:
+                    self._not_here(member, why)
             except BaseException:
                 member.cancel()
                 raise
         if self.carrier is not None:
             self.carrier.joined(member)
         return member
+
+    def _not_here(self, member: GroupMember, why: str) -> None:
+        """Events of this node's own sources cannot wait here, and so they are none of the group's."""
+        channel = member.channel
+        member.refused[f"{channel.name} at {self._node.name}"] = why
+        if any(source.local for source in channel.sources.values()):
+            log.warning(
+                "group %r of channel %s: what this node publishes is not shared: %s", member.group, channel.name, why
+            )
 
     def leave(self, member: GroupMember) -> None:
         """A member of this node has ended."""
@@ -112,7 +132,10 @@ class Groups(Service):
             if group is None or group.over:
                 if channel.closed or self._node.closed:
                     raise ClosedError(f"group {name!r}: channel {channel.name!r} is closed")
-                group = Group(self._node, channel, name, terms)
+                if terms.durable:
+                    group = DurableGroup(self._node, channel, name, terms, self._later)
+                else:
+                    group = Group(self._node, channel, name, terms)
                 group.join(seat)
                 group.start()
                 self._groups[channel.number, name] = group
@@ -132,6 +155,18 @@ class Groups(Service):
                 past = self._past.setdefault(f"{group.channel.name}/{group.name}", {})
                 for what, count in group.report().items():
                     past[what] = past.get(what, 0) + (count if what not in ("members", "waiting", "outstanding") else 0)
+
+    def _later(self, task: Callable[[], None]) -> None:
+        """By a thread that may read files."""
+        with self._lock:
+            if self._reader is None:
+                self._reader = Worker(f"headwater-{self._node.name}-groups", crashes=self._node._crashes)
+                self._reader.start()
+        self._reader.put(task)
+
+    def stop(self) -> None:
+        if self._reader is not None:
+            self._reader.stop()
 
     def everyone(self) -> list[Group]:
         """Those that are there."""

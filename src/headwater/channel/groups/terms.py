@@ -87,7 +87,6 @@ def check_group(group: Any, key: Any, options: Options, type: EventType | None) 
         ("order", options.order != "receive", "events of a group have no order but that of their keys"),
         ("rate", options.sheds is not None, 'what is shed is lost to the whole group; write Rate(..., over="wait")'),
         ("as_", options.as_ is not None, "the members of a group get the same, whoever they are for"),
-        ("delivery", options.delivery.durable, "a group is not kept through restarts of the nodes of its sources"),
         ("delivery", isinstance(options.delivery, BestEffort), "what a member does not acknowledge goes to another"),
     ):
         if wrong:

@@ -1,0 +1,329 @@
+"""A durable group: its events are those that its node logs, and they wait there while no member has handled them.
+
+How far it is with each source is kept in the node's state; so nothing is lost when members are gone, all of them, or
+when the node is started again. What may have been handed over before is marked. A group begins where the sources are
+when its first member comes; sources that come later it has from their first event on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.concurrency.bounded_queue import BoundedQueue
+from headwater.channel.groups.following import MOST, Following, PastSource
+from headwater.channel.groups.group import Group
+from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.position_keys import key_of
+from headwater.channel.routing.letter import Chunk, Letter
+from headwater.channel.routing.route import Bystander, Ready
+from headwater.channel.routing.wiring import Move
+from headwater.errors import ClosedError, HeadwaterError, StoreError, SubscriptionError
+from headwater.late import pa
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.contract import NodeContract
+    from headwater.channel.groups.terms import Terms
+    from headwater.channel.routing.contract import RoutedSource
+    from headwater.store import NodeState
+
+log = logging.getLogger("headwater")
+BEGUN = ""  # the key under which it is kept that there is such a group
+BATCH = 64  # events that are handed over at once, so that it is not written of each by itself
+RETRY_SECONDS = 1.0  # after which a log that could not be read is looked at again
+
+
+def why_not(node: NodeContract, channel: Channel, terms: Terms) -> str:
+    """Why a durable group cannot be kept at a node; nothing if it can."""
+    if node._logs is None or not node._logs.wants(channel.name) or channel.parent is not None:
+        return f"node {node.name!r} keeps no log of {channel.name}, in which events could wait: Node(log=...)"
+    if node.state is None:
+        return f"node {node.name!r} has no state, in which it could keep how far the group is: Node(state=...)"
+    if terms.zones is not None:
+        return "zones: a durable group has all zones; leave them out"
+    interest = terms.interest
+    if interest is not None and (interest.stateful or interest.contextual):
+        return "its interest has state or reads the context of its source, which a log has not; use one that does not"
+    return ""
+
+
+class DurableGroup(Group):
+    """Of a channel that is logged. `later` has something done by a thread that may read files."""
+
+    def __init__(
+        self, node: NodeContract, channel: Channel, name: str, terms: Terms, later: Callable[[Callable[[], None]], None]
+    ) -> None:
+        if why := why_not(node, channel, terms):
+            raise SubscriptionError(f"group {name!r} of channel {channel.name!r}: {why}")
+        super().__init__(node, channel, name, terms)
+        assert node.state is not None and node._logs is not None
+        self._state: NodeState = node.state
+        self._later = later
+        self._label = f"group {name} of {channel.name}"
+        self._followings: dict[str, Following] = {}
+        self._pumping = threading.Lock()
+        self._more = self._reading = False
+        self._moved: dict[str, int] = {}  # floors that are not written yet
+        self._unwritten = ""
+
+    # ── beginning and end ──
+
+    def start(self) -> None:
+        """Go on where it was, or begin where the sources are."""
+        wiring, logs = self.node._wiring, self.node._logs
+        assert logs is not None
+        logs.of(self.channel)  # it is there from here on, with an id
+        self._log_id = logs.id_of(self.channel.name)
+        positions, handed = self._state.positions(self._label), self._state.handed(self._label)
+        begins = BEGUN not in positions
+        reader = logs.reader(self.channel.name)
+        ends = {} if reader is None else {span.source: span.last for span in reader.sources()}
+
+        def begin() -> None:
+            """All sources stand still."""
+            here = {source.name: source.seq for source in self.channel.sources.values() if source.log is not None}
+            for name, last in {**ends, **here}.items():
+                key = self._key_of(name)
+                floor = last if begins else positions.get(key, 0)
+                self._followings[name] = Following(name, key, floor, max(floor, handed.get(key, 0)))
+
+        with wiring.lock:
+            self._entry = wiring.entry(self.channel, self.terms.interest)
+            self._intake = FollowingIntake(self)  # type: ignore[assignment]
+            wiring.move([Move(self.channel, self._entry, self._intake, joins=True)], at_point=begin)
+        if begins:
+            self._write({BEGUN: 1, **{each.key: each.floor for each in self._followings.values()}})
+        self._read_soon()
+
+    def _key_of(self, source: str) -> str:
+        return key_of(self.node.name, self._log_id, source)
+
+    def _now_empty(self, why: str) -> bool:
+        """Nobody is left: what is not done stays in the log."""
+        if self._seats or self.over:
+            return False
+        self.over = True
+        self.distribution.clear()
+        return True
+
+    # ── what is published ──
+
+    def follow(self, source: RoutedSource) -> Following:
+        """A source that is open; that has come since it began, from its first event on. The source's lock is held."""
+        found = self._followings.get(source.name)
+        if found is None:
+            with self._lock:
+                made = Following(source.name, self._key_of(source.name), 0, 0)
+                found = self._followings.setdefault(source.name, made)
+        found.rests = False
+        return found
+
+    def dispatch(self) -> None:
+        """Something was published: hand it on, or have it read."""
+        self._pump()
+
+    def _pump(self) -> None:
+        """Hand over as much as there is room for, and have read what is behind."""
+        self._hand_over()
+        if any(not (each.live or each.rests) and len(each.queue) < MOST // 2 for each in self._each()):
+            self._read_soon()
+
+    def _each(self) -> list[Following]:
+        return list(self._followings.values())
+
+    def _hand_over(self) -> None:
+        """As much as there is room for; one thread at a time, which sees what comes meanwhile. It is written which
+        events may have been handed over before they are."""
+        self._more = True
+        while self._more and self._pumping.acquire(blocking=False):
+            try:
+                self._more = False
+                with self._lock:
+                    batch = [] if self.over or self.distribution.is_full else self._batch()
+                if not batch:
+                    continue
+                self._more = True
+                points = {}
+                for each, letter in batch:
+                    each.noted = max(each.noted, letter.seq)
+                    points[each.key] = each.noted
+                self._note(points)
+                ready: Ready = []
+                with self._lock:
+                    for each, letter in batch:
+                        put = self.distribution.put_again if letter.seq <= each.again else self.distribution.put
+                        self._give(put(letter, self._key(letter)), ready)
+                dispatch_all(ready)
+            finally:
+                self._pumping.release()
+
+    def _batch(self) -> list[tuple[Following, Letter]]:
+        """The next events, of each source in turn; under the lock."""
+        found: list[tuple[Following, Letter]] = []
+        most = max(1, min(BATCH, self.distribution.free))
+        waiting = [each for each in self._followings.values() if each.queue]
+        while waiting and len(found) < most:
+            found += [(each, each.take()) for each in waiting]
+            waiting = [each for each in waiting if each.queue]
+        return found
+
+    def _note(self, points: dict[str, int]) -> None:
+        try:
+            self._state.hand_all(self._label, points)
+        except StoreError as error:
+            self._unwritable(error)
+
+    def _go_on(self, ready: Ready) -> None:
+        if not self.distribution.is_full:
+            ready.append(self)  # type: ignore[arg-type]
+
+    def _settled(self, done: list[Letter]) -> None:
+        """Under the lock."""
+        for letter in done:
+            following = self._followings[letter.source.name]
+            before = following.floor
+            following.done(letter.seq)
+            if following.floor != before:
+                self._moved[following.key] = following.floor
+
+    def _written(self) -> None:
+        """How far it is, by what was acknowledged just now."""
+        with self._lock:
+            moved, self._moved = self._moved, {}
+        self._write(moved)
+
+    def _write(self, points: dict[str, int]) -> None:
+        if points:
+            try:
+                self._state.commit_all(self._label, points)
+                self._unwritten = ""
+            except StoreError as error:
+                self._unwritable(error)
+
+    def _unwritable(self, error: StoreError) -> None:
+        """What is done goes again after a restart, marked; until then nothing is lost."""
+        if str(error) != self._unwritten:
+            self._unwritten = str(error)
+            log.error("group %r of channel %s: how far it is cannot be kept: %s", self.name, self.channel.name, error)
+
+    # ── what was published ──
+
+    def _read_soon(self) -> None:
+        with self._lock:
+            if self._reading or self.over:
+                return
+            self._reading = True
+        self._later(self._read)
+
+    def _read(self) -> None:
+        """Read on, of each source that is behind; the thread of this service is here."""
+        with self._lock:
+            self._reading = False
+        for each in self._each():
+            while not (self.over or each.live or each.rests) and len(each.queue) < MOST // 2:
+                try:
+                    if not self._read_some(each):
+                        break
+                except (HeadwaterError, OSError, pa.ArrowException) as error:
+                    log.error("%s: the log of %s cannot be read: %s", self._label, each.name, error)
+                    each.rests = True
+                    self._again_later()
+                    break
+            self._hand_over()
+
+    def _again_later(self) -> None:
+        def again() -> None:
+            for each in self._each():
+                each.rests = False
+            self._pump()
+
+        with suppress(ClosedError):
+            self.node._timers.call_after(RETRY_SECONDS, again)
+
+    def _read_some(self, each: Following) -> bool:
+        """Some more of a source; whether there may be still more."""
+        source: Any = self.channel.sources.get(each.name)
+        source = source if source is not None and source.log is not None else None
+        backlog = self.channel.backlog
+        before, last = each.cursor, backlog.last(each.name)
+        if before < last:
+            reading = backlog.read(each.name, before, min(last, before + MOST), self.terms.interest)
+            if (gap := reading.gap) is not None:
+                with self._lock:
+                    self.lost += gap[1] - gap[0] + 1
+                log.error("%s: events %d to %d of %s are in the log no longer", self._label, *gap, each.name)
+            seen: Any = source
+            if seen is None:
+                seen = each.past = each.past or PastSource(each.name, self.node.name, self.channel.name)
+            for part in reading:
+                now = perf_counter_ns()
+                for seq, stamp, record in part.events():
+                    each.queue.append(Letter(None, record, seen, seq, stamp, now, 0))
+                each.cursor = max(each.cursor, part.upto)
+            each.cursor = max(each.cursor, reading.reached)
+            self._skip(each)
+            return True
+        if source is None:
+            each.rests = True
+            return False
+        with source.lock:
+            each.live = each.cursor >= source.flows[self.channel].seen
+        return not each.live
+
+    def _skip(self, each: Following) -> None:
+        """Nothing of what was read is wanted, and nothing is open: it need not be read again."""
+        with self._lock:
+            before = each.floor
+            each.settle()
+            floor = each.floor
+        if floor != before:
+            self._write({each.key: floor})
+
+    def report(self) -> dict[str, int]:
+        """As of any group; `waiting` is what is in memory."""
+        found = super().report()
+        found["waiting"] += sum(len(each.queue) for each in self._each())
+        return found
+
+
+class FollowingIntake(Bystander):
+    """A durable group in the routes of its channel."""
+
+    width = 0
+    local = False
+    quick = None
+    bypass = None
+
+    def __init__(self, group: DurableGroup) -> None:
+        self._group: Any = group
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        source = letter.source
+        if source.local and source.log is not None:
+            following = self._group.follow(source)
+            if following.live:
+                following.put(letter)
+            ready.append(self._group)
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        source = chunk.source
+        if source.local and source.log is not None:
+            following = self._group.follow(source)
+            if following.live:
+                type = self._group.type
+                records = chunk.taken().column("data").to_pylist() if type is None else type.arrow_to_records(chunk.taken())
+                for letter in chunk.letters(records):
+                    if not following.put(letter):
+                        break
+            ready.append(self._group)
+
+    def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
+        return ()  # nobody waits: what there is no room for is in the log
+
+
+__all__ = ["DurableGroup", "why_not"]
