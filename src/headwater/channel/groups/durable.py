@@ -15,7 +15,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
-from headwater.channel.groups.following import MOST, Following, PastSource
+from headwater.channel.groups import following
+from headwater.channel.groups.following import Following, PastSource
 from headwater.channel.groups.group import Group
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
@@ -130,7 +131,7 @@ class DurableGroup(Group):
     def _pump(self) -> None:
         """Hand over as much as there is room for, and have read what is behind."""
         self._hand_over()
-        if any(not (each.live or each.rests) and len(each.queue) < MOST // 2 for each in self._each()):
+        if any(not (each.live or each.rests) and len(each.queue) < following.MOST // 2 for each in self._each()):
             self._read_soon()
 
     def _each(self) -> list[Following]:
@@ -185,11 +186,11 @@ class DurableGroup(Group):
     def _settled(self, done: list[Letter]) -> None:
         """Under the lock."""
         for letter in done:
-            following = self._followings[letter.source.name]
-            before = following.floor
-            following.done(letter.seq)
-            if following.floor != before:
-                self._moved[following.key] = following.floor
+            its = self._followings[letter.source.name]
+            before = its.floor
+            its.done(letter.seq)
+            if its.floor != before:
+                self._moved[its.key] = its.floor
 
     def _written(self) -> None:
         """How far it is, by what was acknowledged just now."""
@@ -225,7 +226,7 @@ class DurableGroup(Group):
         with self._lock:
             self._reading = False
         for each in self._each():
-            while not (self.over or each.live or each.rests) and len(each.queue) < MOST // 2:
+            while not (self.over or each.live or each.rests) and len(each.queue) < following.MOST // 2:
                 try:
                     if not self._read_some(each):
                         break
@@ -252,7 +253,7 @@ class DurableGroup(Group):
         backlog = self.channel.backlog
         before, last = each.cursor, backlog.last(each.name)
         if before < last:
-            reading = backlog.read(each.name, before, min(last, before + MOST), self.terms.interest)
+            reading = backlog.read(each.name, before, min(last, before + following.MOST), self.terms.interest)
             if (gap := reading.gap) is not None:
                 with self._lock:
                     self.lost += gap[1] - gap[0] + 1
@@ -305,20 +306,22 @@ class FollowingIntake(Bystander):
     def accept(self, letter: Letter, ready: Ready) -> None:
         source = letter.source
         if source.local and source.log is not None:
-            following = self._group.follow(source)
-            if following.live:
-                following.put(letter)
+            its = self._group.follow(source)
+            if its.live:
+                its.put(letter)
             ready.append(self._group)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         source = chunk.source
         if source.local and source.log is not None:
-            following = self._group.follow(source)
-            if following.live:
+            its = self._group.follow(source)
+            if its.live:
                 type = self._group.type
-                records = chunk.taken().column("data").to_pylist() if type is None else type.arrow_to_records(chunk.taken())
+                records = (
+                    chunk.taken().column("data").to_pylist() if type is None else type.arrow_to_records(chunk.taken())
+                )
                 for letter in chunk.letters(records):
-                    if not following.put(letter):
+                    if not its.put(letter):
                         break
             ready.append(self._group)
 
