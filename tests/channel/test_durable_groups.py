@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,15 @@ from hypothesis import strategies as st
 from headwater import Event, Node, Reliable
 from headwater.channel.groups import following
 from headwater.errors import SubscriptionError
-from headwater.testing import eventually
+from headwater.testing import eventually as looks
 from tests.effort import examples
 
 DURABLE = Reliable(durable=True)
+GUARD = 120.0  # seconds, against hanging
+
+
+def eventually(condition: Callable[[], bool], what: str = "it") -> None:
+    looks(condition, what, GUARD)
 
 
 class Job(Event, name="durable.Job"):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from headwater.security import Rule
 from headwater.testing import Recorder
 from tests.federation.certified import EVERYTHING, joined
 from tests.federation.certified import authority as authority
-from tests.federation.nodes import GUARD, Nodes, eventually, nodes
+from tests.federation.nodes import GUARD, Nodes, nodes
+from tests.federation.nodes import eventually as looks
 from tests.federation.nursery import Popen
-from tests.federation.pairs import cut
 
 
 class Job(Event, name="groups.Job"):
@@ -47,6 +47,10 @@ class Worker:
         self.sources.add(about.source)
         if about.redelivered:
             self.again.append(job.number)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    looks(condition, timeout=GUARD)
 
 
 @pytest.fixture
@@ -234,10 +238,12 @@ def test_nothing_is_lost_or_handled_twice_when_links_break(make: Nodes) -> None:
     desk.channel("jobs", Job).subscribe(worker, group="workers")
     make.ready()
     there: Any = lab._engine.everyone()[0]  # type: ignore[union-attr]
-    here: Any = desk._engine.everyone()[0]  # type: ignore[union-attr]
     for round in range(3):
         publish(source, 200 * round, 200 * round + 100)
-        cut(there, here)
+        eventually(lambda: there.link is not None)
+        link = there.link
+        if link is not None:
+            link.close("cut")
         publish(source, 200 * round + 100, 200 * round + 200)
     eventually(lambda: len(worker.numbers) >= 600)
     make.flush()
@@ -263,11 +269,11 @@ def test_members_that_come_and_go_while_events_are_published(make: Nodes) -> Non
     for _ in range(5):
         members = [channel.subscribe(handle, group="workers", queue=16) for channel in others]
         seen = len(done.events)
-        done.until(lambda events, seen=seen: len(events) > seen or len(set(events)) == 2000, "more")
+        done.until(lambda events, seen=seen: len(events) > seen or len(set(events)) == 2000, "more", GUARD)
         for member in members:
             member.cancel()
     publishing.join(GUARD)
-    done.until(lambda events: set(events) == set(range(2000)), "all events")
+    done.until(lambda events: set(events) == set(range(2000)), "all events", GUARD)
     make.flush()
     twice = {number for number, count in Counter(done.events).items() if count > 1}
     assert twice <= set(marked)
@@ -346,5 +352,5 @@ def test_events_of_another_version_of_the_type_are_converted(make: Nodes) -> Non
     desk.channel("jobs", "number: i64, owner: text").subscribe(got, "number >= 0", group="workers")
     make.ready()
     wide.publish(number=1, owner="ann", extra=2.5)
-    [event] = got.wait(1)
+    [event] = got.wait(1, GUARD)
     assert (event.number, event.owner) == (1, "ann") and not hasattr(event, "extra")

@@ -162,9 +162,12 @@ class Attendance:
             self._post(wire.Handled(self.lane, some))
 
     def stand(self) -> None:
-        """Say how far it is."""
+        """Say how far it is; of one that has left, that once more: what it does not finish is not done."""
         with self._lock:
-            if not self.over:
+            if self.left:
+                self._say()
+                self._post(wire.Leave(self.lane, sorted(self._open)[: wire.MOST_NUMBERS]))
+            elif not self.over:
                 self._unsaid.clear()
                 self._asked_again = 0
                 self._post(wire.Standing(self.lane, self._received, sorted(self._open)[: wire.MOST_NUMBERS]))

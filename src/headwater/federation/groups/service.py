@@ -259,6 +259,10 @@ class GroupLanes(Service):
         except BaseException:
             self._seats.pop(key, None)
             raise
+        if seat.over:  # it has left meanwhile
+            seat.group.leave(seat.id)
+            self._groups.tidy(seat.group)
+            raise Refused(f"group {request.group!r}: it has left")
         seat.dispatch()
         if peer.link is None:
             self._links.connect(peer)
@@ -269,11 +273,11 @@ class GroupLanes(Service):
         found = self._seats.get(key)
         if found is None:
             return
-        seat = found[0]
-        group = seat.group
-        keeps = list(finishing)
+        seat, keeps = found[0], list(finishing)
         if not keeps:
+            seat.over = True  # first: who is just about to make it a member sees that then
             self._seats.pop(key, None)
+        group = seat.group
         if group is not None:
             group.leave(seat.id, finishing=keeps, why=why)
             self._groups.tidy(group)
