@@ -6,7 +6,7 @@ from typing import Any
 
 from headwater.dispatch import Pool
 from headwater.federation.peers.peer import Peer
-from tests.federation.nodes import Nodes, eventually
+from tests.federation.nodes import GUARD, Nodes, eventually
 
 
 def pair(make: Nodes, type: Any, handler: Any, **options: Any) -> tuple[Any, Any, Peer, Peer]:
@@ -16,7 +16,7 @@ def pair(make: Nodes, type: Any, handler: Any, **options: Any) -> tuple[Any, Any
     b.channel("c", type).subscribe(handler, dispatch=Pool())
     make.ready(b)
     there, here = a._engine.everyone()[0], b._engine.everyone()[0]
-    assert a.until(lambda: there.resumed, 10.0)
+    assert a.until(lambda: there.resumed, GUARD), f"{there}: {there.trouble}"
     return source, a, there, here
 
 

@@ -17,7 +17,7 @@ from headwater.objects.zones.owner import MAX_ITEMS
 from headwater.objects.zones.ranges import is_exact, values_of
 from headwater.objects.zones.split import Split
 from headwater.objects.zones.watches import Watches
-from tests.federation.nodes import Nodes, eventually
+from tests.federation.nodes import GUARD, Nodes, eventually
 from tests.objects.zones.world import Site, Weather, World
 
 NETWORK = {"lease": 1.0, "clock_error": 0.05}
@@ -86,7 +86,13 @@ class Fleet:
 
 def decided(trigger: Any, holds: bool) -> None:
     """Wait until the home knows that it holds, or does not."""
-    eventually(lambda: trigger.holds is holds, f"that it {'holds' if holds else 'does not hold'}")
+    try:
+        eventually(lambda: trigger.holds is holds, timeout=GUARD)
+    except AssertionError:
+        raise AssertionError(
+            f"expected that it {'holds' if holds else 'does not hold'}, found {trigger.holds}; "
+            f"{trigger.report()}; {trigger.explain()}"
+        ) from None
 
 
 def silent(fleet: Fleet, name: str) -> bool:

@@ -74,7 +74,7 @@ class Connections:
     def connect(self, peer: Peer, pace: float = FIRST_RETRY_SECONDS) -> None:
         """See to it that there is a link; soon, not now."""
         with peer.lock:
-            if peer.calling or self._context.closed or peer.direct:
+            if peer.calling or self._over(peer) or peer.direct:
                 return
             peer.calling = True
         if not self._context.scheduler.work(self._connect, peer, pace, on=f"link to {peer.id}"):
@@ -85,18 +85,22 @@ class Connections:
             reached = self.call(peer)
         finally:
             peer.calling = False
-        if not reached and not self._context.closed and (peer.present or peer.gone is None):
+        if not reached and not self._over(peer) and (peer.present or peer.gone is None):
             again = min(LONGEST_RETRY_SECONDS, 2 * pace)
             self._context.scheduler.later(
                 pace, lambda: None if peer.direct or not self.wanted(peer) else self.connect(peer, again)
             )
+
+    def _over(self, peer: Peer) -> bool:
+        """Whether nobody needs a link to it any more."""
+        return self._context.closed or peer.forgotten
 
     def call(self, peer: Peer) -> bool:
         """A direct stream to a peer if that is possible, else the routed path; whether it is direct."""
         if self._context.network.direct != ():
             self._membership.fetch(peer, CALL_SECONDS)  # where it can be called
         state = peer.state
-        if peer.direct or state is None:
+        if peer.direct or peer.forgotten or state is None:
             return peer.direct
         contexts = self._context.keyring.credentials.contexts
         client = None if contexts is None else contexts[1]
@@ -112,6 +116,8 @@ class Connections:
                 continue
             if self._context.scheduler.until(partial(_linked, peer, links, stream), CALL_SECONDS) and peer.direct:
                 return True
+            if peer.forgotten:  # it was meanwhile, and the stream is of the one that has its place
+                return False
             peer.trouble = f"{endpoint}: it has not said who it is within {CALL_SECONDS:g} s, or has hung up"
             stream.close("the other node did not answer")
         if peer.link is None and peer.present:
@@ -139,7 +145,7 @@ class Connections:
 
     def _link_routed_now(self, peer: Peer, why: str, wanted: bool) -> None:
         state = peer.state
-        if state is None or peer.link is not None or self._context.closed:
+        if state is None or peer.link is not None or self._over(peer):
             return
         session = partial(self._context.keyring.exchange.session, state.exchange, me=self._context.id, peer=peer.id)
         link = RoutedLink(
@@ -233,4 +239,4 @@ class Connections:
 
 
 def _linked(peer: Peer, before: int, stream: Stream) -> bool:
-    return peer.links > before or stream.ended is not None
+    return peer.links > before or stream.ended is not None or peer.forgotten

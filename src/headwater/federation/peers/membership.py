@@ -160,6 +160,9 @@ class Membership:
         """Another node says which run of it this is, and how to write to it."""
         peer = self._speaks(opened, card)
         with peer.lock:
+            if peer.forgotten:  # just now: it is met anew
+                self.introduced(opened, card)
+                return
             if card.incarnation != peer.incarnation:
                 return
             self._take_key(peer, opened, card)
@@ -220,8 +223,8 @@ class Membership:
         if said.next is not None and not (said.channels or said.sources):
             raise FrameError("expected a page with something on it, or the last one")
         with peer.lock:
-            if said.incarnation != peer.incarnation:
-                return False
+            if said.incarnation != peer.incarnation or peer.forgotten:
+                return peer.forgotten  # it is asked anew
             self._take_key(peer, opened, said)
             before, pages = peer.state, peer.pages
             state = assembled(peer, self._allowed(said, opened))

@@ -12,7 +12,7 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from headwater.errors import ClosedError, FederationError
+from headwater.errors import ClosedError, FederationError, LinkDown
 from headwater.federation.peers.incoming import Incoming
 from headwater.federation.peers.outgoing import new_memory
 from headwater.federation.send.crossing import Crossing
@@ -53,8 +53,11 @@ class Peer(Incoming):
         return found
 
     def link_up(self, link: Link, *, dialled: bool) -> None:
-        """Another link, from now on: first each end says what it has."""
+        """Another link, from now on: first each end says what it has. LinkDown if the peer was forgotten since: the
+        next link is of the one that has its place."""
         with self.lock:
+            if self.forgotten:
+                raise LinkDown(f"{self.name} had left, and was forgotten just now")
             with self.building:  # what the old one still brings in must not be taken for this one's
                 old, self.link = self.link, link
                 self.dialled, self.resumed = dialled, False

@@ -91,7 +91,7 @@ class Presence:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
         with self._peers.lock:
             found = self._peers.get(node)
-            if found is None:
+            if found is None or found.forgotten:
                 found = self._peers[node] = self._make_peer(node, incarnation)
                 found.consented = self.acquaintances.consented
                 self._fabric.attend(node)
@@ -236,26 +236,36 @@ class Presence:
 
     def _forget(self, peer: Peer, *, orderly: bool = False) -> None:
         """It will not come back, or too late."""
-        if peer.gone is None:
-            return
-        peer.given_up_at = peer.gone  # before its sources are: who has to know what it has published must see that
-        for source in list(peer.remote_sources.values()):
+        with peer.lock:
+            if peer.gone is None:
+                return
+            peer.given_up_at = peer.gone  # before its sources are: who has to know what it has published must see that
+            sources = list(peer.remote_sources.values())
+            peer.remote_sources.clear()
+            peer.over.clear()
+            peer.unacknowledged.clear()
+        for source in sources:
             self._context.wiring.withdraw(source)
-        peer.remote_sources.clear()
-        peer.over.clear()
-        peer.unacknowledged.clear()
         self._permissions.forget(peer)
-        kept = self.installer.gone(peer, orderly=orderly)
-        if not kept:
-            peer.sender.close()
-            self._context.keyring.verifier.forget(peer.id)
+        if not self.installer.gone(peer, orderly=orderly):
+            self._strike_off(peer)
+        self._context.scheduler.changed()
+
+    def _strike_off(self, peer: Peer) -> None:
+        """Nothing is kept for it: it is a peer no more, unless it has come back meanwhile. Then it is one that sends
+        and receives, and nothing of it is closed."""
+        with peer.lock:
+            if peer.gone is None:
+                return
+            peer.forgotten = True
             if peer.exchange is not None:
                 self._context.keyring.exchange.forget(peer.exchange, peer.id)
-            with self._peers.lock:
-                if self._peers.get(peer.id) is peer and peer.gone is not None:
-                    del self._peers[peer.id]
-                    self.acquaintances.forgotten(peer.id)
-        self._context.scheduler.changed()
+        self._context.keyring.verifier.forget(peer.id)
+        with self._peers.lock:
+            if self._peers.get(peer.id) is peer:
+                del self._peers[peer.id]
+                self.acquaintances.forgotten(peer.id)
+        peer.sender.close()
 
     def check_vouched(self) -> None:
         """Part with those for whom nobody vouches any more: their certificate has expired, or was revoked."""

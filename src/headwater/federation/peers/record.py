@@ -37,6 +37,7 @@ class PeerRecord:
         self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
         self.given_up_at: float | None = None  # gone for so long that its sources were withdrawn
         self.parted = False  # it has said goodbye: all that it sent has come
+        self.forgotten = False  # nobody finds it any more: should its node be back, it is another peer
         self.met = self.addressed = monotonic()  # when it was met; when it has last asked something, or was asked
         self.lock = threading.RLock()
         # what it has
