@@ -75,6 +75,8 @@ class Device:
 
         async def read() -> list[int]:
             state = (await self.stream.stream_info("BUILDING")).state
+            if not state.messages:
+                return []
             found = [await self.stream.get_msg("BUILDING", seq) for seq in range(state.first_seq, state.last_seq + 1)]
             return [int(each.data or b"") for each in found if str(each.subject).startswith("screens.")]
 
@@ -114,8 +116,12 @@ def test_messages_are_events_and_events_messages(broker: Broker, device: Device)
         shown = node.channel("shown", Reading).source()
         bridge = joined(node, broker, IN, OUT)
         device.listen("screens.>")
-        while not seen.events:  # core NATS keeps nothing for who is about to subscribe
+
+        def heard() -> bool:  # core NATS keeps nothing for who is about to subscribe
             device.say("sensors.lab", "7")
+            return bool(seen.events)
+
+        eventually(heard, "the bridge hears", GUARD)
         assert seen.events[0] == Reading("lab", 7)
         for payload in ("many", b"\xff", "-1"):
             device.say("sensors.lab", payload)
@@ -166,9 +172,79 @@ def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path:
         for _ in range(10):
             source.publish(Reading("lab", next(published)))
         eventually(lambda: len(set(came)) == 30, "all has come in after a restart of the bridge", GUARD)
-        eventually(lambda: sorted(device.kept()) == list(range(30)), "all has gone out, each once", GUARD)
+        all_out(device, list(range(30)))
     yard.close()
     assert sorted(set(came)) == list(range(30))
+
+
+def all_out(device: Device, numbers: list[int]) -> None:
+    """All has gone out, each once, in order."""
+    try:
+        eventually(lambda: len(device.kept()) >= len(numbers), "all has gone out", GUARD)
+    finally:
+        assert device.kept() == numbers
+
+
+def test_what_the_broker_never_had_goes_out_in_the_next_life(broker: Broker, device: Device, tmp_path: Path) -> None:
+    """Not one event was acknowledged before the bridge ended: that it had begun is known."""
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["screens.>"]))
+    with Node("yard", listen="tcp/127.0.0.1:0", log=tmp_path / "yard") as yard:
+        source = yard.channel("shown", Reading).source("screen")
+        source.publish(Reading("lab", 99))  # before there was a bridge
+        for life in range(2):
+            with Node("hall", state=tmp_path / "state", connect=yard.endpoints[0]) as node:
+                node.channel("shown", Reading)
+                bridge = joined(node, broker, OUT, stream="BUILDING")
+                assert node.until(lambda: "yard" in node.peers, GUARD) and node.ready(GUARD)
+                if not life:
+                    broker.stop()
+                    assert node.until(lambda it=bridge: not it.is_connected, GUARD)  # type: ignore[misc]
+                    for number in range(5):
+                        source.publish(Reading("lab", number))
+                else:
+                    all_out(device, list(range(10)))
+            if not life:
+                for number in range(5, 10):
+                    source.publish(Reading("lab", number))
+                broker.start()
+
+
+def test_what_a_stream_never_takes_is_told_and_holds_up_nothing(broker: Broker, device: Device, tmp_path: Path) -> None:
+    settings = {"subjects": ["screens.>"], "max_msg_size": 200}
+    device.run(device.stream.add_stream(name="BUILDING", **settings))
+    with Node("hall", state=tmp_path / "state") as hall:
+        shown = hall.channel("shown", Reading)
+        problems: Recorder[Any] = Recorder()
+        out = Mapping("screens.out", "shown", direction="out", payload="record")
+        bridge = joined(hall, broker, out, stream="BUILDING", window=1)
+        hall.channel("headwater.bridges").subscribe(problems)
+        source = shown.source()
+        for room in ("lab", "x" * 300, "hall"):
+            source.publish(Reading(room, 1))
+        eventually(lambda: device.run(device.stream.stream_info("BUILDING")).state.messages == 2)
+        assert [each.topic for each in problems.wait(1)] == ["screens.out"] and bridge.report()["bad"] == 1
+
+
+def test_sources_of_one_name_are_told_from_each_other(broker: Broker, device: Device, tmp_path: Path) -> None:
+    """Of two nodes, and of two lives of one that has no log: none is taken for what the stream has already."""
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["screens.>"]))
+    with Node("hall", state=tmp_path / "state", listen="tcp/127.0.0.1:0") as hall:
+        hall.channel("shown", Reading)
+        joined(hall, broker, OUT, stream="BUILDING")
+        number = 0
+        for name in ("yard", "yard", "hill"):
+            with Node(name, connect=hall.endpoints[0], state=tmp_path / name) as node:
+                source = node.channel("shown", Reading).source("screen")
+                assert hall.until(lambda name=name: name in hall.peers, GUARD) and hall.ready(GUARD)  # type: ignore[misc]
+                source.publish(Reading("lab", number))
+                number += 1
+                all_out(device, list(range(number)))
+            eventually(lambda name=name: name not in hall.peers, "it is gone")  # type: ignore[misc]
+        for _ in range(2):
+            with hall.channel("shown").source("screen") as own:
+                own.publish(Reading("lab", number))
+                number += 1
+        all_out(device, list(range(number)))
 
 
 def _consumers(device: Device) -> int:

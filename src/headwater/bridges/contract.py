@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from secrets import token_hex
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class Outgoing:
         """An event is to go out; the handler of its subscription. It waits while too many are on their way."""
         bridge, entry = self._bridge, [about, False]
         with self._lock:
-            self._waiting.setdefault(about.source, deque()).append(entry)
+            self._waiting.setdefault(bridge.identity(about), deque()).append(entry)
         if self.limit is not None and not self.limit.test(event):  # it waited while a policy changed
             self._done(entry, places=0)
             return
@@ -94,7 +95,7 @@ class Outgoing:
             if bridge.hopeless:
                 return  # it was not acknowledged, and goes the next time
         bridge.counts["out"] += 1
-        key = f"{about.channel}:{about.source}:{about.seq}"
+        key = f"{about.channel}:{bridge.identity(about)}:{about.seq}"
         with suppress(ClosedError):  # the same
             bridge.send(self.translation.mapping, topic, payload, key, lambda: self._done(entry, places=1))
 
@@ -104,12 +105,18 @@ class Outgoing:
             if entry[1]:
                 return
             entry[1] = True
-            line, last = self._waiting[entry[0].source], None
+            identity = self._bridge.identity(entry[0])
+            line = self._waiting[identity]
+            last: dict[Any, Any] = {}  # by the source that it came from: of one origin it may be several gateways
             while line and line[0][1]:
-                last = line.popleft()[0]
-            if last is not None and self._bridge.durable:
+                about = line.popleft()[0]
+                last[about._source] = about
+            if not line:
+                del self._waiting[identity]
+            if self._bridge.durable:
                 with suppress(HeadwaterError):  # it is over: what was not acknowledged goes again
-                    last.acknowledge()
+                    for about in last.values():
+                        about.acknowledge()
         if places:
             with suppress(ValueError):  # it is over, and all places are free
                 self._bridge.window.release()
@@ -131,6 +138,7 @@ class Bridge(Service, ABC):
         self._telling = threading.Lock()
         self._told = TokenBucket(Rate(TOLD_RATE, burst=TOLD_BURST).packed())
         self.durable = node.state is not None
+        self._life = token_hex(8)  # of this object, as opposed to others of its name, before it and after it
         self._problems: Source[Any] | None = None
         self._sources: dict[str, Source[Any]] = {}
         self._incoming: list[Translation] = []
@@ -240,6 +248,13 @@ class Bridge(Service, ABC):
         """Whether nothing more goes out: it is over; or its node ends, and would wait for a broker that is gone."""
         node = self._node
         return self.closing.is_set() or (node.closed and not (node._draining and self.is_connected))
+
+    def identity(self, about: Any) -> str:
+        """The source of an event, told from all others: nodes may have sources of one name, and a source without a log
+        begins with the first number again in each life of its node."""
+        source = about._source
+        kept = source.origin or source.position_key or source.kept_key
+        return kept or f"{self._life}/{source.number}"
 
     # ── in ──
 

@@ -18,12 +18,14 @@ import functools
 import logging
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headwater.bridges.contract import WINDOW, Bridge
+from headwater.bridges.contract import RECHECK_SECONDS, WINDOW, Bridge
 from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Translation
 from headwater.bridges.topics import NATS
 from headwater.errors import ClosedError, ConfigError, ConfigProblem
@@ -35,6 +37,7 @@ require("nats", "headwater.bridges.nats")
 import nats  # noqa: E402
 from nats.errors import Error as NatsError  # noqa: E402
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy  # noqa: E402
+from nats.js.errors import APIError  # noqa: E402
 
 if TYPE_CHECKING:
     from headwater.federation.node import Node
@@ -43,6 +46,7 @@ log = logging.getLogger("headwater.bridges")
 PAUSE_SECONDS = 1.0  # between attempts
 FETCHED = 64  # messages of a stream that are taken at a time
 WAIT_SECONDS = 5.0
+TOO_LARGE = 10054  # by which JetStream says that a stream takes no message of that size
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -75,6 +79,7 @@ class NatsBridge(Bridge):
         self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
+        self._line: deque[_Message] = deque()  # what the server does not have yet; of the loop
         self._there = threading.Event()
         self._thread = Supervised(self._run, f"headwater-{node.name}-{name}", node._crashes, again=self._goes_on)
         # One for all that comes in: in the order of the server. Publishing may wait, and the loop must not.
@@ -111,7 +116,7 @@ class NatsBridge(Bridge):
 
     async def _connected(self) -> None:
         """From the first attempt to connect until it is over."""
-        self._over = asyncio.Event()
+        self._over, self._more = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
         over = asyncio.create_task(self._over.wait())
         while not self.closing.is_set():
@@ -132,13 +137,20 @@ class NatsBridge(Bridge):
         if self.closing.is_set():
             return
         await self._back()
-        hearing = [asyncio.create_task(self._hear(number, topic)) for number, topic in enumerate(self._topics)]
-        await self._over.wait()
-        for task in hearing:
-            task.cancel()
-        await asyncio.gather(*hearing, return_exceptions=True)
-        with suppress(NatsError, OSError, asyncio.TimeoutError):
-            await self._client.close()
+        if self._line:
+            self._more.set()
+        tasks = [asyncio.create_task(self._hear(number, topic)) for number, topic in enumerate(self._topics)]
+        tasks.append(asyncio.create_task(self._send_all()))
+        try:
+            ended, _ = await asyncio.wait((over, *tasks), return_when=asyncio.FIRST_COMPLETED)
+            for each in ended - {over}:
+                each.result()  # what it raises is told, and all begins anew
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(NatsError, OSError, asyncio.TimeoutError):
+                await self._client.close()
 
     async def _connect(self) -> Any:
         return await nats.connect(
@@ -221,31 +233,73 @@ class NatsBridge(Bridge):
 
     def send(self, mapping: Mapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
         """In the handler's thread: it waits for the connection, so that what cannot go stays where it is kept."""
-        self._there.wait()
+        while not self._there.wait(RECHECK_SECONDS) and not self.hopeless:
+            pass
         loop = self._loop
-        if self.closing.is_set() or loop is None:
+        if self.closing.is_set() or loop is None or not self._there.is_set():
             raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
         with suppress(RuntimeError):  # it is over
-            asyncio.run_coroutine_threadsafe(self._sent(topic, payload, key, done), loop)
+            loop.call_soon_threadsafe(self._line_up, _Message(topic, payload, key, done))
 
-    async def _sent(self, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
-        headers = {"Nats-Msg-Id": f"{self._node.name}:{self.name}:{key}"}
-        while not self.closing.is_set():
-            try:
-                if self._stream:
-                    await self._client.jetstream().publish(
-                        topic, payload, stream=self._stream, timeout=WAIT_SECONDS, headers=headers
-                    )
-                else:
-                    await self._client.publish(topic, payload)
-                    await self._client.flush()
-            except (TimeoutError, NatsError, OSError) as error:
-                if not self.closing.is_set():
-                    log.warning("bridge %s: %s: %s; trying again", self.name, topic, error)
+    def _line_up(self, message: _Message) -> None:
+        self._line.append(message)
+        self._more.set()
+
+    async def _send_all(self) -> None:
+        """What goes out, in order, all that waits at a time. What the server has not taken goes again, before anything
+        that came later does."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._line:
+                sent = list(self._line)
+                results = await asyncio.gather(*map(self._give, sent), return_exceptions=True)
+                left = [each for each in zip(sent, results, strict=True) if not self._settled(*each)]
+                self._line = deque([*(message for message, _ in left), *islice(self._line, len(sent), None)])
+                if left:
+                    message, why = left[0]
+                    log.warning("bridge %s: %s: %r; trying again (%d)", self.name, message.topic, why, len(left))
                     await asyncio.sleep(PAUSE_SECONDS)
-            else:
-                done()
-                return
+
+    async def _give(self, message: _Message) -> None:
+        """One message; when this returns the server has it."""
+        if self._stream:
+            headers = {"Nats-Msg-Id": f"{self._node.name}:{self.name}:{message.key}"}
+            stream = self._client.jetstream()
+            await stream.publish(
+                message.topic, message.payload, stream=self._stream, timeout=WAIT_SECONDS, headers=headers
+            )
+        else:
+            await self._client.publish(message.topic, message.payload)
+            await self._client.flush()
+
+    def _settled(self, message: _Message, result: BaseException | None) -> bool:
+        """Whether a message needs no more to be done: the server has it, or will never take it, which is told."""
+        if isinstance(result, BaseException):
+            if not _is_refused(result):
+                return False
+            self.complain(message.topic, result)
+        try:
+            message.done()
+        except Exception as error:
+            log.exception("bridge %s: what has gone out could not be noted", self.name, exc_info=error)
+        return True
+
+
+class _Message(NamedTuple):
+    """One that is to go out; its key is the same when it goes again."""
+
+    topic: str
+    payload: bytes
+    key: str
+    done: Callable[[], None]
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether a server would say the same the next time: a message that waits for that would hold up all others."""
+    if isinstance(error, (nats.errors.MaxPayloadError, nats.errors.BadSubjectError)):
+        return True
+    return isinstance(error, APIError) and error.err_code == TOO_LARGE
 
 
 __all__ = ["NatsBridge"]
