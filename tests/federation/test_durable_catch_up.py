@@ -159,3 +159,46 @@ def test_without_a_log_what_is_kept_for_it_is_for_nobody_else_either(tmp_path: P
         assert kept.field("n") == list(range(BEFORE, MISSED + AFTER))
         new.wait(AFTER)
         assert new.field("n") == list(range(MISSED, MISSED + AFTER))
+
+
+def test_of_a_source_that_was_made_later_sinks_are_owed_what_follows_their_coming(tmp_path: Path) -> None:
+    """The second sink wants what is sent here already, and the third one more, of which there is a past that nobody
+    here has had. None of them is done with anything when their process ends."""
+    with nodes() as make:
+        lab = make("lab", log=Log(tmp_path / "log"), listen="tcp/127.0.0.1:0")
+        channel_there = lab.channel(CHANNEL, Count)
+        channel_there.source("s").publish(Count(0))
+        wheres = {"kept": "n % 2 == 0", "same": "n % 2 == 0", "more": None}
+        sinks: dict[str, Seen] = {}
+
+        def subscribed(node: Node, name: str) -> None:
+            sinks[name] = Seen()
+            node.channel(CHANNEL, Count).subscribe(
+                sinks[name], wheres[name], name=name, delivery=Reliable(durable=True, acknowledge="manual")
+            )
+            assert node.ready(GUARD)
+
+        node = desk(make, lab, tmp_path)
+        see(node, lab)
+        subscribed(node, "kept")
+        later = channel_there.source("later")
+        later.publish_many([Count(n) for n in range(1, 7)])
+        sinks["kept"].wait(3)
+        subscribed(node, "same")
+        later.publish_many([Count(n) for n in range(7, 10)])
+        sinks["kept"].wait(4)  # so that nothing is on its way
+        subscribed(node, "more")
+        later.publish(Count(10))
+        sinks["more"].wait(1)
+        sinks["same"].wait(2)
+        node.close()
+        later.publish(Count(11))
+        again = desk(make, lab, tmp_path)
+        for name in wheres:
+            sinks[name] = Seen()
+            again.channel(CHANNEL, Count).subscribe(
+                sinks[name], wheres[name], name=name, delivery=Reliable(durable=True, acknowledge="manual")
+            )
+        for name, wanted in {"kept": [2, 4, 6, 8, 10], "same": [8, 10], "more": [10, 11]}.items():
+            sinks[name].wait(len(wanted))
+            assert sinks[name].field("n") == wanted, name

@@ -311,6 +311,9 @@ class PatternProgress(Progress):
             for key, seq in points.items():
                 self._done[key] = max(seq, self._done.get(key, 0))
 
+    def passed_by(self, channel: Any, source: Any, seq: int) -> None:
+        """Where it begins is written with its state."""
+
     def forget(self, key: str) -> None:
         """A source is no more."""
         with self._lock:

@@ -185,6 +185,7 @@ class Progress:
         self._done = {**dict.fromkeys(self._doubt, 0), **keeper.positions()}
         self._begun: set[str] = set()  # sources of which this process has handed over an event after that
         self._beginnings: Points = {}  # that are not written yet
+        self._fresh: set[str] = set()  # sources of other nodes with which it began here, and of which none has come
         self._arrived: Points = {}
         self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
         self._out: Points = {}  # pulled, and not known to be done
@@ -204,7 +205,7 @@ class Progress:
         and has not begun with others: what follows is shown here, also of this node's own sources. With `rereads`, logs
         are asked for it, since what comes of their sources by itself is not all; nothing has come yet."""
         with self._lock:
-            self._done, self._doubt = dict(positions), dict(handed)
+            self._done, self._doubt, self._fresh = dict(positions), dict(handed), set()
             if exact:
                 self._begun.update(positions)
                 self._moved = dict(positions)
@@ -221,8 +222,9 @@ class Progress:
         first, last = _span(letter)
         with self._lock:
             done = self._done.get(key)
-            if done is None:
+            if done is None or (key in self._fresh and first - 1 > done):
                 done = self._done[key] = self._beginnings[key] = first - 1
+            self._fresh.discard(key)
             if last <= done:
                 return
             if self._arrived.get(key, 0) <= done:
@@ -304,6 +306,15 @@ class Progress:
         key = _key(channel, source)
         with self._lock:
             if key is not None and key not in self._done:
+                self._done[key] = self._beginnings[key] = seq
+                self._fresh.add(key)
+
+    def passed_by(self, channel: Any, source: Source, seq: int) -> None:
+        """All has come that such a source had sent up to an event. If nothing of it was for the sink, it begins there:
+        its interest may have come into force later than it came itself, and what was before is not owed to it."""
+        key = _key(channel, source)
+        with self._lock:
+            if key in self._fresh and key not in self.gaps and seq > self._done.get(key, seq):
                 self._done[key] = self._beginnings[key] = seq
 
     def note_beginnings(self) -> None:

@@ -244,6 +244,12 @@ class Attachment:
         if progress is not None and not self.subscription._late:
             progress.begins_after(self.channel, source, seq)
 
+    def passed_by(self, source: RoutedSource, seq: int) -> None:
+        """All has come that a source of another node had sent up to an event; the source stands still."""
+        self.begins_after(source, seq)
+        if self.subscription._progress is not None:
+            self.subscription._progress.passed_by(self.channel, source, seq)
+
     def caught_up(self, source: RoutedSource) -> None:
         """All have what they missed of a source."""
         if self.floors.pop(source.position_key or "", None) is not None and not self.floors:

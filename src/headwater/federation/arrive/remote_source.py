@@ -175,7 +175,7 @@ class RemoteSource(AcknowledgedSource):
                 for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
                     self.reached.reach(tag, seq)
                 for attachment in self._attachments():
-                    attachment.begins_after(self, seq)
+                    attachment.passed_by(self, seq)
         self._note_beginnings()
 
     def elsewhere(self, entry: Entry) -> bool:
