@@ -192,7 +192,7 @@ def test_of_a_message_that_is_too_large_no_more_is_kept_than_shows_that(fake: Fa
             for _ in range(size // len(piece)):
                 connection.say(piece)
             assert connection.hear(PUBACK) == b"\0\1"
-            assert tracemalloc.get_traced_memory()[1] < size // 3
+            assert tracemalloc.get_traced_memory()[1] < size // 12
         finally:
             tracemalloc.stop()
         connection.say(published(b"sensors/lab", b"7", 2))

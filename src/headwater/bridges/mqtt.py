@@ -71,15 +71,12 @@ class _Client(paho.Client):  # type: ignore[misc]
                     self.reconnect()
 
     def _sock_recv(self, bufsize: int) -> Any:
-        return super()._sock_recv(min(bufsize, PIECE_BYTES))
-
-    def _packet_read(self) -> Any:
-        """Of a packet that is too large as much is kept as shows what it is: it is counted, acknowledged and gone."""
-        read = super()._packet_read()
+        """The next piece. Of a packet that is too large as much is kept as shows what it is: it is counted,
+        acknowledged and gone. paho reads a hundred pieces before it comes to anything else, if they are there."""
         packet = self._in_packet
-        if packet["remaining_length"] > self._most and packet["to_process"]:
+        if packet["remaining_length"] > self._most:
             del packet["packet"][self._most :]
-        return read
+        return super()._sock_recv(min(bufsize, PIECE_BYTES))
 
 
 class _Sent(NamedTuple):
