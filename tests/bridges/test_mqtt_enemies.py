@@ -138,6 +138,7 @@ def bridge(fake: Fake, *mappings: Mapping, **options: Any) -> Iterator[tuple[Nod
     with Node("hall") as node:
         seen: Recorder[Any] = Recorder()
         node.channel("readings", Reading).subscribe(seen)
+        options = {"keepalive": 3600, **options}  # the broker here does not answer to signs of life
         yield node, node.services.add(MqttBridge(node, fake.address, mappings or (IN,), **options)), seen
 
 
