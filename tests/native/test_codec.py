@@ -168,6 +168,21 @@ def test_times_from_the_first_to_the_last() -> None:
         assert found.tzinfo is UTC
 
 
+@pytest.mark.parametrize("size", [1001, 2049, 100_001, 1_000_001])
+def test_what_follows_a_field_that_has_filled_the_memory_exactly(size: int) -> None:
+    """Its padding, and the next list: the memory may be elsewhere by then."""
+
+    class Filled(Event):
+        text: str
+        numbers: list[int]
+        more: str
+
+    for rest in range(9):
+        given = Filled("x" * (size + rest), [1, 2], "y" * rest)
+        record = fast_encoder(event_type(Filled))(given)
+        assert record == event_type(Filled).encode(given)
+
+
 def test_records_that_outgrow_the_stack() -> None:
     class Long(Event):
         text: str

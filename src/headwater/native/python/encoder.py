@@ -134,7 +134,8 @@ class _Encoder:
         fn = self.fn
         pos = fn.load("i64", self.pos, 8)
         rest = fn.v(f"and i64 {fn.v(f'sub i64 0, {pos}')}, {align - 1}")
-        self.zero(fn.gep(self.buffer(), self.advance(rest)), rest)
+        start = self.advance(rest)  # which may move the buffer
+        self.zero(fn.gep(self.buffer(), start), rest)
         return fn.load("i64", self.pos, 8)
 
     def put(self, type: str, value: str, place: Place, align: int = 1) -> None:
