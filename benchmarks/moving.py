@@ -1,13 +1,14 @@
 """What is seen of a move: the pause of a sink that moves to and fro between two nodes under 10,000 events a second.
 
-python benchmarks/moving.py [--quick] [sink questions mqtt web]
+python benchmarks/moving.py [--quick] [sink source questions mqtt web]
 
 A lab logs what it publishes, in a process of its own; a durable sink moves between two nodes of this process, over
 loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
 it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
 sink was at, taken by turns with the moves.
 
-What a question and its answer take is measured too (`moving_questions.py`), and what bridges carry (`bridges.py`):
+What a source's move costs (`moving_sources.py`) and what a question and its answer take is measured too
+(`moving_questions.py`), and what bridges carry (`bridges.py`):
 messages of MQTT into a handler, and a hundred WebSockets with a filter each.
 """
 
@@ -25,6 +26,7 @@ from typing import Any
 
 import bridges
 import moving_questions
+import moving_sources
 from headwater import Node, Reliable
 from headwater.errors import FederationError
 from headwater.federation.wire.move_requests import ClaimMove
@@ -130,6 +132,7 @@ def moving(report: Report, quick: bool) -> None:
 
 CASES: dict[str, Callable[[Report, bool], None]] = {
     "sink": moving,
+    "source": moving_sources.moving,
     "questions": moving_questions.asking,
     "mqtt": bridges.mqtt,
     "web": bridges.web,

@@ -344,7 +344,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("snapshot",),
         ("orphan_segments", "reader", "retention", "rewrite"),
         ("channel_log", "compact", "log_reader"),
-        ("log_folder",),
+        ("handed_past", "log_folder"),
         ("export", "repair", "verify"),
         ("command",),
     ),

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -26,6 +27,7 @@ if BACK := int(os.environ.get("HEADWATER_TEST_CLOCK_BACK", "0")):  # seconds
 
 from headwater import Event, Interest, Log, State, Subscription, i32, i64, u32
 from headwater.channel.options.delivery import BestEffort, Reliable
+from headwater.errors import ClosedError, SubscriptionError
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.patterns.pattern import Pattern
@@ -123,6 +125,10 @@ class Flow(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        with suppress(ClosedError):  # it has moved
+            self._publish()
+
+    def _publish(self) -> None:
         while not self.stopped.wait(PAUSE):
             last = self.n + self.pace
             os.write(self._file, f"{self.maker} {last}\n".encode())  # at most so many are published if it is killed
@@ -235,6 +241,22 @@ class Worker:
     def flow(self, channel: str, source: str, maker: str, path: str, pace: int = 5, many: bool = False) -> Any:
         made = self.node.channel(channel, Count).source(source)
         self.flows[maker] = Flow(made, maker, path, pace, many)
+        return True
+
+    def flow_if_here(self, channel: str, source: str, maker: str, path: str) -> Any:
+        """Whether the source is at this node, and so publishes."""
+        try:
+            return self.flow(channel, source, maker, path)
+        except SubscriptionError:
+            return False
+
+    def move_source(self, maker: str) -> Any:
+        """A token."""
+        return self.flows[maker].source.move(lasts=3600.0)
+
+    def resume_source(self, token: str, maker: str, path: str) -> Any:
+        made = self.node.resume_source(token, timeout=GUARD)
+        self.flows[maker] = Flow(made, maker, path, 5, False)
         return True
 
     def stop(self) -> Any:

@@ -278,6 +278,16 @@ class Node:
     def _add_source(self, channel: Channel, name: str | None, **options: Any) -> Source:
         return advertise(self, channel, name, **options)
 
+    def _place_source(self, source: Source) -> None:
+        """A source is about to be advertised: where it was before, if it goes on elsewhere or comes from there."""
+
+    def _move_source(self, source: Source, to: str, lasts: float) -> str:
+        """A token with which a source goes on elsewhere."""
+        raise SubscriptionError(
+            f"move: {source}: expected a node of a federation, found one without a network; open it with listen= or "
+            "connect="
+        )
+
     def _free_name(self, what: str, taken: Container[str]) -> str:
         """A name for what was given none."""
         return next(name for number in self._numbers if (name := f"{what}-{number}") not in taken)

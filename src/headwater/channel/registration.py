@@ -97,6 +97,7 @@ def advertise(
         source.stated = (
             dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
         )
+        node._place_source(source)
         node._wiring.advertise(source)
     if period is not None:
         source._timer = node._timers.every(period, lambda due, missed: source.ask(), priority=priority)

@@ -9,7 +9,7 @@ from inspect import getdoc
 from itertools import count
 from time import perf_counter_ns
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headwater.channel.annotations import E_contra, shown
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
@@ -23,7 +23,15 @@ from headwater.channel.routing.fast_path import SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
 from headwater.channel.source_rate import SourceRate
-from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
+from headwater.errors import (
+    ClosedError,
+    EncodeError,
+    EvolutionError,
+    FactError,
+    QueueFull,
+    StoreError,
+    SubscriptionError,
+)
 from headwater.interest import Interest
 from headwater.late import asyncio, np
 from headwater.native.once import once
@@ -41,6 +49,8 @@ if TYPE_CHECKING:
 
 PIECE = 65_536  # rows of a batch that are taken in at once: others who want the source's lock wait for no more
 NATIVE = True  # whether machine code takes the fast path, where it can; Python does the same, more slowly
+MOVE_SECONDS = 60.0  # for which a token is good
+_NOWHERE: Any = object()  # no zones were given
 _NUMBERS = count()
 SHOWN = frozenset(  # what programs use
     [
@@ -89,6 +99,13 @@ class Source(SourceSlots, Generic[E_contra]):
     # have missed from; and up to where its events are of a life before.
     kept_key: str | None = None
     again = 0
+    # Of one that has moved here from another node: under which key sinks everywhere keep how far they are with it, how
+    # often it has moved, what proves that, and the last event that it had published before.
+    home: str = ""
+    term = 0
+    deeds: tuple[bytes, ...] = ()
+    begins_after = 0
+    moved_to: str | None = None  # where it goes on, if not here any more
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
     context: Context | None = None  # what interests may read of its process
     ring: EventRing | None = None  # its last events, where these are kept in memory
@@ -178,8 +195,11 @@ class Source(SourceSlots, Generic[E_contra]):
         """Sinks that were paused, and could not keep what came, want it now."""
 
     def logged_upto(self, channel: RoutedChannel) -> int:
-        """The number of its last event in the log when it comes, as far as a channel is concerned: it goes on there."""
-        return 0 if self.log is None or channel is not self.channel else self.log.last(self.name)
+        """The number of its last event before it comes, as far as a channel is concerned: it goes on from there. That
+        is in the log, or it was published at another node."""
+        if channel is not self.channel:
+            return 0
+        return self.begins_after if self.log is None else max(self.begins_after, self.log.last(self.name))
 
     def placed(self, channel: RoutedChannel, entry: Entry) -> tuple[str, str] | None:
         """Where an interest in its events runs, and why there; None if here, like all others."""
@@ -543,11 +563,26 @@ class Source(SourceSlots, Generic[E_contra]):
         """Those that its events stay in; none for a source that is heard everywhere in its channel."""
         return self._zones
 
-    def move(self, zones: str | Iterable[str] | None) -> int:
+    @overload
+    def move(self, zones: str | Iterable[str] | None) -> int: ...
+    @overload
+    def move(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str: ...
+    def move(self, zones: Any = _NOWHERE, *, to: str = "", lasts: float = MOVE_SECONDS) -> int | str:
         """Go to other zones, or (None) be heard everywhere, from an exact point: the number of its last event before.
+        What interests remember of this source they go on remembering, should it come back to them.
 
-        What interests remember of this source they go on remembering, should it come back to them."""
-        scope, node = check_zones(zones) or frozenset(), self.channel.node
+        Without zones, go on at another node: a token, with which `node.resume_source(token)` there goes on with its
+        sequence. It is for one use, within `lasts` seconds, by `to`: a node's name or id, or as in rules (`user:ann`),
+        or by whoever shows it and may advertise its channel. Until then it publishes here; from then on publishing here
+        is a ClosedError that says where it is. See docs/moving.md."""
+        node = self.channel.node
+        if zones is _NOWHERE:
+            if self.closed:
+                self._check_open()
+            return node._move_source(self, to, lasts)
+        if to or lasts != MOVE_SECONDS:
+            raise SubscriptionError("move: expected zones, or (to=, lasts=) another node, found both; call it twice")
+        scope = check_zones(zones) or frozenset()
         point = node._wiring.rezone(self, scope)
         node._release()
         return point
@@ -576,11 +611,18 @@ class Source(SourceSlots, Generic[E_contra]):
         self.closed = True
         self._flow.bypass = None  # the fast path does not look
 
+    def reopen(self) -> None:
+        """It may publish again; called `between` two events."""
+        self.closed = False
+        self._flow.take(self._flow.lineup.route)
+
     def _check_open(self) -> None:
         """While a node drains, handlers may still publish: what they make of the last events is delivered as well."""
         node = self.channel.node
         if node._draining and not self.withdrawn and in_handler():
             return
+        if self.moved_to is not None:
+            raise ClosedError(f"{self}: it has moved to {self.moved_to}, and goes on there; publish there")
         what = "its node is closed" if node.closed else "it was closed"
         raise ClosedError(f"{self}: expected an open source, found that {what}; make another with channel.source()")
 

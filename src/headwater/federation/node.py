@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from headwater.federation.library.library import Library
     from headwater.federation.logs.server import LogReads
     from headwater.federation.moving.service import Moving
+    from headwater.federation.moving.source_service import MovingSources
     from headwater.federation.network import Network
     from headwater.federation.objects.remote import RemoteObjects
     from headwater.federation.order.contract import Federated
@@ -92,6 +93,7 @@ class Node(LocalNode):
     _policies: PolicyService | None = None
     _moving: Moving | None = None
     _group_lanes: GroupLanes | None = None
+    _moving_sources: MovingSources | None = None
 
     def __init__(
         self,
@@ -126,6 +128,9 @@ class Node(LocalNode):
         from headwater.federation.logs.server import LogServer
         from headwater.federation.moving.resumption import Whereabouts
         from headwater.federation.moving.service import Moving
+        from headwater.federation.moving.source_arrival import SourceArrival
+        from headwater.federation.moving.source_departure import SourceDeparture
+        from headwater.federation.moving.source_service import MovingSources
         from headwater.federation.policy.service import PolicyService
 
         try:
@@ -166,6 +171,13 @@ class Node(LocalNode):
             self._policies.watch(self._group_lanes.rejudge)
             engine.also_settled.append(self._group_lanes.settled)
             engine.also_idle.append(self._group_lanes.idle)
+            leaving = SourceDeparture(
+                engine.context, engine.peers, engine.demands, engine.positions, bool(wanted.multicast)
+            )
+            coming = SourceArrival(
+                self, engine.context, engine.peers, engine.dialogue, engine.demands, engine.positions
+            )
+            self._moving_sources = self.services.add(MovingSources(self, engine.context, leaving, coming))
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -238,6 +250,36 @@ class Node(LocalNode):
     def has_channel(self, name: str) -> bool:
         """Whether this node, or one that it knows of, has such a channel."""
         return self._has(name) or (self._engine is not None and self._engine.discovery.known(name) is not None)
+
+    def _add_source(self, channel: Channel, name: str | None, **options: Any) -> Source:
+        made = super()._add_source(channel, name, **options)
+        if self._moving_sources is not None:
+            self._moving_sources.settled(made)
+        return made
+
+    def _place_source(self, source: Source) -> None:
+        if self._moving_sources is not None:
+            self._moving_sources.place(source)
+
+    def _move_source(self, source: Source, to: str, lasts: float) -> str:
+        if self._moving_sources is None:
+            return super()._move_source(source, to, lasts)
+        return self._moving_sources.leave(source, to, lasts)
+
+    def resume_source(self, token: str, *, timeout: float = READY_SECONDS, **options: Any) -> Source[Any]:
+        """Go on with a source of another node, where it was: `token` is what its `move()` has given there.
+
+        It has its name, type, facts, zones and priority, its sequence goes on, and whoever had its events has them from
+        here; `ask`, `every`, `context` and `rate` are this node's. Publishing there is an error from now on.
+        FederationError if the token was used, has expired, or is for somebody else. If the node that it was at is not
+        there within `timeout` seconds, Unreachable: the same token may be tried again. See docs/moving.md."""
+        if self._moving_sources is None:
+            raise FederationError(f"resume_source: node {self.name!r} has no network; open it with listen= or connect=")
+        return self._moving_sources.resume(token, timeout, options)
+
+    async def aresume_source(self, token: str, **options: Any) -> Source[Any]:
+        """As `resume_source`, from a coroutine: its loop goes on. Once begun it is done."""
+        return await in_thread(lambda: self.resume_source(token, **options), stop=nothing)
 
     def _known_types(self) -> dict[str, EventType]:
         """Those of other nodes that this one has heard of, too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -33,17 +33,22 @@ class LogBacklog:
         self._channel, self._logs = channel, logs
 
     def first(self, source: str) -> int:
+        earlier = self._logs.handed.get((self._channel.name, source))
+        if earlier is not None and (first := earlier.first()) is not None:
+            return first
         span = self._span(source)
         return self.last(source) + 1 if span is None else span.first
 
     def last(self, source: str) -> int:
         if self.passes_on(source):
             return 0
+        earlier = self._logs.handed.get((self._channel.name, source))
+        least = 0 if earlier is None else earlier.upto
         found = self._logs.known(self._channel.name)
         if found is not None:
-            return found.last(source)
+            return max(found.last(source), least)
         span = self._span(source)
-        return 0 if span is None else span.last
+        return least if span is None else max(span.last, least)
 
     def read(
         self, source: str, after: int = 0, upto: int | None = None, interest: Interest | StretchJudge | None = None
@@ -53,9 +58,17 @@ class LogBacklog:
         upto = last if upto is None else min(upto, last)
         return Reading(self.scanned(source, after, upto), after, upto, judge_of(interest, self._channel, source))
 
-    def scanned(self, source: str, after: int, upto: int) -> Scanned:
-        """What there is of it; the files are opened when the first is asked for."""
-        return Scanned(partial(self._scan, source, after, upto), self._channel.type)
+    def scanned(self, source: str, after: int, upto: int) -> Scanned | Joined:
+        """What there is of it; the files are opened when the first is asked for. Of a source that has come from another
+        node, what it had published there is in a copy."""
+        type = self._channel.type
+        earlier = self._logs.handed.get((self._channel.name, source))
+        if earlier is None or after >= earlier.upto:
+            return Scanned(partial(self._scan, source, after, upto), type)
+        parts: list[Copied | Scanned | Older] = [Scanned(partial(earlier.scan, after, min(upto, earlier.upto)), type)]
+        if upto > earlier.upto:
+            parts.append(Scanned(partial(self._scan, source, earlier.upto, upto), type))
+        return Joined(parts)
 
     def _scan(self, source: str, after: int, upto: int) -> Scan | None:
         if after >= upto:
@@ -176,7 +189,7 @@ class RingsBeforeLog:
         if not events or events[0][0] > upto:
             return Joined([self._older(source, after, upto)])
         start, end = events[0][0] - 1, min(events[-1][0], upto)
-        found: list[Copied | Scanned | Older] = [self._older(source, after, start)] if start > after else []
+        found: list[Copied | Scanned | Older | Joined] = [self._older(source, after, start)] if start > after else []
         found.append(Copied(events, start + 1, start, end, self._channel.type))
         if end < upto:
             found.append(self._log.scanned(source, end, upto))
@@ -191,7 +204,11 @@ class Older:
     """What is read from the log; and what retention has removed of that from a ring, as far as this reaches back."""
 
     def __init__(
-        self, scanned: Scanned, after: int, in_ring: Callable[[], tuple[int, list[Event]]], type: EventType | None
+        self,
+        scanned: Scanned | Joined,
+        after: int,
+        in_ring: Callable[[], tuple[int, list[Event]]],
+        type: EventType | None,
     ) -> None:
         self._scanned, self._after, self._in_ring, self._type = scanned, after, in_ring, type
         self.gap: tuple[int, int] | None = None
@@ -214,7 +231,7 @@ class Older:
 class Joined:
     """One after the other."""
 
-    def __init__(self, parts: list[Copied | Scanned | Older]) -> None:
+    def __init__(self, parts: Sequence[Copied | Scanned | Older | Joined]) -> None:
         self._parts = parts
 
     def __iter__(self) -> Iterator[Stretch]:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.names import Pattern
 from headwater.channel.services import Service
@@ -17,12 +17,23 @@ from headwater.store.log.settings import Log
 if TYPE_CHECKING:
     from headwater.channel.backlog.contract import RememberedChannel
     from headwater.store.log.channel_log import ChannelLog
-    from headwater.store.log.reader import ChannelReader
+    from headwater.store.log.reader import ChannelReader, Scan
     from headwater.types import EventType
 
 log = logging.getLogger("headwater")
 OWN = "headwater."  # channels on which a node speaks of itself
 NAMED = 5  # channels that a warning names
+
+
+class Earlier(Protocol):
+    """What a source had published at other nodes, before it came here."""
+
+    upto: int  # its last event there
+
+    def scan(self, after: int, upto: int) -> Scan | None: ...
+    def first(self) -> int | None:
+        """Its first event that there still is."""
+        ...
 
 
 class NodeLogs(Service):
@@ -39,6 +50,7 @@ class NodeLogs(Service):
         self._ending: dict[str, ChannelLog] = {}  # of channels that are closed, and that are not let go of yet
         self._lock = threading.Condition()
         self._closed = False
+        self.handed: dict[tuple[str, str], Earlier] = {}  # by channel and source
 
     def wants(self, channel: str) -> bool:
         """Whether a channel of that name is logged."""

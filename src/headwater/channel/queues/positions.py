@@ -632,7 +632,7 @@ def _key(channel: Any, source: Source) -> str | None:
 def _log_key(source: Any) -> str | None:
     """Under which other nodes keep how far they are with a source of this one that is logged."""
     log = getattr(source, "log", None)
-    return None if log is None else log_key(source.node, log.id, source.name)
+    return None if log is None else source.home or log_key(source.node, log.id, source.name)
 
 
 def points_of(items: list[Item]) -> Points:

@@ -161,12 +161,16 @@ class Attachment:
         progress = self.subscription._progress
         if progress is None:
             return
-        if self._missed_after(source) is not None and self.channel.backlog.remembers:
-            only = Recollection(
-                self.channel, self.entry, 0, lambda each: self._missed_after(each) if each is source else None
-            )
-            self._begin_with(only.all(), ready)
+        missed = self._missed_after(source)
+        if missed is not None and self.channel.backlog.remembers:
+            self.recall(source, missed, ready)
         progress.begins(self.channel, source)
+
+    def recall(self, source: RoutedSource, after: int, ready: Ready) -> None:
+        """It has what a source of this process had published after an event, and did not come. The source stands still,
+        and has published nothing yet."""
+        only = Recollection(self.channel, self.entry, 0, lambda each: after if each is source else None)
+        self._begin_with(only.all(), ready)
 
     def prepare(self) -> None:
         """It is about to be in force: most of the past that it wants to begin with is judged now."""

@@ -36,16 +36,20 @@ class _Remote(Protocol):
 
     peer: Upstream
     sid: int
+    term: int  # how often it has moved
+
+    def supersede(self) -> None: ...
 
 
 class LogPosition:
     """Of one source. `at` is the last event of each tag that came; `since`, of an interest that runs there, the last
     event before it held, from where on its state counts."""
 
-    __slots__ = ("at", "channel", "since")
+    __slots__ = ("at", "channel", "since", "term")
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
+        self.term = 0  # how often the source has moved, as far as is known here
         self.at: ByTag = {}
         self.since: ByTag = {}
 
@@ -97,7 +101,12 @@ class LogPositions:
             return
         for ad in peer.sources:
             if ad.log and ad.channel == channel and ad.sid in points:
-                reached = self.of(key_of(peer.name, ad.log, ad.name), channel)
+                key = key_of(peer.name, ad.log, ad.name)
+                if ad.home:
+                    if ad.sid not in peer.remote_sources:
+                        continue  # it has to prove that first
+                    key = ad.home
+                reached = self.of(key, channel)
                 for tag in tags:
                     reached.since.setdefault(tag, points[ad.sid])
 
@@ -122,6 +131,8 @@ class LogPositions:
         for source in list(channel.sources.values()):
             if not source.local and (source.position_key or "").startswith(prefix):
                 remote = cast("_Remote", source)
+                if remote.term and remote.peer.name != peer.name:
+                    continue  # it has moved, and is not of that node any more
                 there = remote.peer.remote_sources.get(remote.sid) is source
                 if not there or remote.peer.incarnation != peer.incarnation:
                     self._node._wiring.withdraw(source)
@@ -136,7 +147,30 @@ class LogPositions:
                     if tag and tag in reached.since:
                         since.setdefault(name, {})[tag] = reached.since[tag]
         self._kept(channel, demand, prefix, at)
-        return at, since, self._durable(prefix)
+        moved = [ad.home for ad in peer.sources if ad.channel == channel.name and ad.home]
+        return at, since, self._durable(prefix, *moved)
+
+    # ── sources that have moved ──
+
+    def supersede(self, channel: Channel, key: str, term: int) -> None:
+        """A source is at another node from here on: what still comes of it from earlier ones is not taken. The wiring's
+        lock is held."""
+        for source in list(channel.sources.values()):
+            if not source.local and source.position_key == key:
+                cast("_Remote", source).supersede()
+        self.of(key, channel.name).term = term
+
+    def owed(self, channel: Channel, key: str, demand: Demand | None) -> tuple[ByTag, ByTag]:
+        """Of one source, by tag: up to which event all has come, in whatever life and from whatever node, and from
+        where on the state of an interest counts. The wiring's lock is held."""
+        reached = self.of(key, channel.name)
+        at, since = dict(reached.at), dict(reached.since)
+        if demand is not None:
+            prefix, _, name = key.rpartition("/")
+            kept: BySource = {unquote(name): at}
+            self._kept(channel, demand, f"{prefix}/", kept)
+            at = kept[unquote(name)]
+        return at, since
 
     def _kept(self, channel: Channel, demand: Demand, prefix: str, at: BySource) -> None:
         """Where nothing has come in this process yet: as far as durable sinks were in an earlier one."""
@@ -155,9 +189,9 @@ class LogPositions:
             if alone in streams:
                 at.setdefault(name, {}).setdefault(alone, seq)
 
-    def _durable(self, prefix: str) -> list[str]:
-        """Sinks, which may not be there yet, that have kept how far they are with sources of this log."""
+    def _durable(self, *prefixes: str) -> list[str]:
+        """Sinks, which may not be there yet, that have kept how far they are with sources that begin so."""
         state = self._node.state
         if state is None:
             return []
-        return [sink for sink in state.sinks() if any(key.startswith(prefix) for key in state.positions(sink))]
+        return [sink for sink in state.sinks() if any(key.startswith(prefixes) for key in state.positions(sink))]

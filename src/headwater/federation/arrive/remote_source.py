@@ -26,7 +26,7 @@ from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
 from headwater.federation.wire.headerless import Header, Headers, header_of
-from headwater.federation.wire.kinds import AWAY, BODY, PAST, WHOLE
+from headwater.federation.wire.kinds import AWAY, BODY, MAX_SEQ, PAST, WHOLE
 from headwater.types import EventType
 from headwater.types.layout import HEADER_SIZE
 
@@ -91,8 +91,11 @@ class RemoteSource(AcknowledgedSource):
             self.node = peer.name
         self.place = peer.place(channel.name, ad.log)
         self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
+        self.home, self.term = ad.home, ad.term
+        self.superseded = False  # it goes on at another node: what still comes from here is not taken
+        self._positions = positions
         if ad.log:
-            self.position_key = key_of(peer.name, ad.log, ad.name)
+            self.position_key = ad.home or key_of(peer.name, ad.log, ad.name)
             self.reached = positions.of(self.position_key, channel.name)
         self._type = type
         self._header = None if type is None else header_of(type.record)
@@ -206,8 +209,38 @@ class RemoteSource(AcknowledgedSource):
                 if not (goes_on and attachment.hears(self)):
                     attachment.meet(self, self.live, self._reached_by(attachment), anew=anew)
         self._note_beginnings()
-        if not anew:  # it may be another link, or another life
+        if self.home and not again:
+            self._say_how_far()
+        elif not anew:  # it may be another link, or another life
             self.ask_again()
+
+    def _say_how_far(self) -> None:
+        """It has moved: its node sends nothing before it is told how far sinks here are, which others have told them
+        of its events so far."""
+        channel, asked = self.channel, self.peer.asked.get(self.channel.name)
+        demand = None if asked is None else asked.demand
+        assert self.position_key is not None
+        with channel.node._wiring.lock:
+            after, since = self._positions.owed(channel, self.position_key, demand)
+            for attachment in self._attachments():
+                if (gap := attachment.gap(self)) is not None:
+                    tag = self._stream_of(attachment)
+                    after[tag] = min(after.get(tag, gap), gap)
+            if self.superseded:
+                after = dict.fromkeys({0, *self._flow.tags, *after}, MAX_SEQ)  # type: ignore[attr-defined]
+            self._questions += 1
+            question = Again(self.sid, self._questions, after, since)
+        self.peer.say(encode_control(question))
+
+    def supersede(self) -> None:
+        """It goes on at another node; the wiring's lock is held. What comes is acknowledged, and not taken."""
+        self.superseded = True
+        self.channel.node._wiring.withdraw(self)
+
+    def pass_over(self, number: int, last: int, events: int) -> None:
+        """A frame that is not taken."""
+        with self.lock:
+            self._arrived(number, last, events)
 
     def _note_beginnings(self) -> None:
         """Durable sinks write from where on they are owed its events, before any comes; no lock is held."""
@@ -217,7 +250,7 @@ class RemoteSource(AcknowledgedSource):
 
     def ask_again(self) -> None:
         """See that sinks which were paused, and could not keep what came, get that from the log."""
-        if not self.rereads or self.reached is None:
+        if not self.rereads or self.reached is None or self.superseded:
             return
         with self.lock:
             after = dict(self.reached.at)

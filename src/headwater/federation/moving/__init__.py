@@ -1,1 +1,1 @@
-"""Sinks that move to other nodes: tokens, leaving, claiming, and going on where they were."""
+"""Sinks and sources that move to other nodes: tokens, leaving, claiming, and going on where they were."""

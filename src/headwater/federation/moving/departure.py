@@ -143,7 +143,7 @@ class Standstill:
                 yield source, self._key(source)
 
     def _key(self, source: Any) -> str:
-        return key_of(source.node, source.log.id, source.name)
+        return source.home or key_of(source.node, source.log.id, source.name)
 
     def _remote(self, attachment: Attachment, source: Any) -> int:
         """All that has come is done, or waits, or was left to the log, or is still on its way from there: then it is as

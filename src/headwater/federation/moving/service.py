@@ -99,7 +99,7 @@ class Moving(Service):
         seconds = check_seconds("move: lasts", lasts)
         if seconds > MOST_SECONDS:
             raise SubscriptionError(f"move: lasts: expected at most {MOST_SECONDS:,.0f} seconds, found {seconds:,.0f}")
-        _check_target(to)
+        check_target(to)
         register, id = self.register, secrets.token_bytes(ID_BYTES)
         assert self._node.state is not None
         if subscription._progress is not None and subscription._progress.fenced is not None:
@@ -349,7 +349,8 @@ class Moving(Service):
         self._leaving.clear()
 
 
-def _check_target(to: object) -> None:
+def check_target(to: object) -> None:
+    """Raise unless that can be whom a token is for."""
     if to == "":
         return
     try:
@@ -363,4 +364,4 @@ def _check_target(to: object) -> None:
         ) from None
 
 
-__all__ = ["Moving"]
+__all__ = ["Moving", "check_target"]

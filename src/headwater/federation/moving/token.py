@@ -18,7 +18,7 @@ from headwater.decoders import msgpack_decoder
 from headwater.errors import FederationError, SubscriptionError
 from headwater.federation.security.signed_document import DocumentVerifier, sign
 from headwater.federation.wire.move_requests import SinkMove
-from headwater.services.documents import DOCUMENT_BYTES, MAX_BODY, SignedDocument
+from headwater.services.documents import DOCUMENT_BYTES, MAX_BODY, Document, SignedDocument
 
 if TYPE_CHECKING:
     from headwater.federation.context import Context
@@ -39,32 +39,19 @@ def make_token(context: Context, sink: str, move: SinkMove) -> str:
             f"move: subscription {sink!r}: expected at most {MAX_BODY:,} bytes to say what it is, found {len(body):,}: "
             f"it has {len(move.positions):,} sources; subscribe at the other node instead"
         )
+    return signed_token(context, PREFIX, KIND, sink, body)
+
+
+def signed_token(context: Context, prefix: str, kind: str, name: str, body: bytes) -> str:
+    """A document of this node as text."""
     identity = context.keyring.credentials.identity
-    signed = sign(identity, context.network.federation, KIND, sink, 1, body)
-    return PREFIX + base64.urlsafe_b64encode(signed.to_bytes()).decode().rstrip("=")
+    signed = sign(identity, context.network.federation, kind, name, 1, body)
+    return prefix + base64.urlsafe_b64encode(signed.to_bytes()).decode().rstrip("=")
 
 
 def read_token(context: Context, token: object) -> tuple[str, SinkMove]:
     """The sink's name, and what the token says; FederationError if it is none, or is not its node's own."""
-    if not isinstance(token, str) or not token.startswith(PREFIX) or len(token) > MAX_TOKEN:
-        found = (
-            repr(token) if not isinstance(token, str) else f"{len(token):,} characters that begin with {token[:8]!r}"
-        )
-        raise FederationError(
-            f"resume: expected a token that subscription.move() has made, which begins with {PREFIX!r}, found {found}"
-        )
-    text = token.removeprefix(PREFIX).strip()
-    try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise FederationError(f"resume: expected a whole token, found one that was changed: {error}") from None
-    signed = SignedDocument.from_bytes(data)
-    credentials = context.keyring.credentials
-    verifier = DocumentVerifier(
-        context.security, context.network.federation, trust=credentials.trust, known=lambda fingerprint: True
-    )
-    # Whether it has expired is for its node to say, by its own clock.
-    document = verifier.verify(signed, kind=KIND, expired=True).document
+    document = verified_token(context, token, PREFIX, KIND, "resume", "subscription.move()")
     try:
         move = _MOVE.decode(document.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -74,4 +61,27 @@ def read_token(context: Context, token: object) -> tuple[str, SinkMove]:
     return document.name, move
 
 
-__all__ = ["MAX_TOKEN", "make_token", "read_token"]
+def verified_token(context: Context, token: object, prefix: str, kind: str, place: str, maker: str) -> Document:
+    """What a token says, if it is whole and its node's own; whether it is still good is for that node to say, by its
+    own clock."""
+    if not isinstance(token, str) or not token.startswith(prefix) or len(token) > MAX_TOKEN:
+        found = (
+            repr(token) if not isinstance(token, str) else f"{len(token):,} characters that begin with {token[:8]!r}"
+        )
+        raise FederationError(
+            f"{place}: expected a token that {maker} has made, which begins with {prefix!r}, found {found}"
+        )
+    text = token.removeprefix(prefix).strip()
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FederationError(f"{place}: expected a whole token, found one that was changed: {error}") from None
+    signed = SignedDocument.from_bytes(data)
+    credentials = context.keyring.credentials
+    verifier = DocumentVerifier(
+        context.security, context.network.federation, trust=credentials.trust, known=lambda fingerprint: True
+    )
+    return verifier.verify(signed, kind=kind, expired=True).document
+
+
+__all__ = ["MAX_TOKEN", "make_token", "read_token", "signed_token", "verified_token"]

@@ -17,22 +17,19 @@ Points = dict[tuple[str, str, int], int]  # by node, channel and number of a sou
 
 def position_key(peer: Peer, ad: SourceAd) -> str:
     """Under which a position in a source is kept: of one that is logged for good, else for this run of its node."""
-    return key_of(peer.name, ad.log, ad.name) if ad.log else f"{peer.id}/{peer.incarnation}/{ad.sid}"
+    return (ad.home or key_of(peer.name, ad.log, ad.name)) if ad.log else f"{peer.id}/{peer.incarnation}/{ad.sid}"
 
 
 def is_gone(position_key: str, peers: Iterable[Peer]) -> bool:
     """Whether the node that had a source is there, and says that it has it no more. Of a node that is not there nothing
     is known: it may have been killed, and come back with it."""
-    for peer in peers:
-        if peer.gone is not None or peer.state is None or not peer.described:
-            continue
+    known = [peer for peer in peers if peer.gone is None and peer.state is not None and peer.described]
+    for peer in known:  # it may have moved: all of them are looked at first
         there = {f"{peer.id}/{peer.incarnation}/{ad.sid}" for ad in peer.sources}
-        there |= {key_of(peer.name, ad.log, ad.name) for ad in peer.sources if ad.log}
+        there |= {ad.home or key_of(peer.name, ad.log, ad.name) for ad in peer.sources if ad.log}
         if position_key in there:
             return False
-        if position_key.startswith((f"{peer.id}/", logs_of(peer.name))):
-            return True
-    return False
+    return any(position_key.startswith((f"{peer.id}/", logs_of(peer.name))) for peer in known)
 
 
 class SourcePoints:

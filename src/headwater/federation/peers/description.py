@@ -350,7 +350,7 @@ def _channel_size(ad: ChannelAd) -> int:
 
 
 def _source_size(ad: SourceAd) -> int:
-    texts = (ad.name, ad.channel, ad.origin, ad.log, *ad.zones, *ad.path, *ad.filters)
+    texts = (ad.name, ad.channel, ad.origin, ad.log, ad.home, *ad.zones, *ad.path, *ad.filters)
     return 32 + sum(4 + 4 * len(each) for each in texts)
 
 
@@ -375,4 +375,6 @@ def describe(source: Source) -> SourceAd:
         list(source.path),
         log_id,
         sorted(source.filters),
+        source.home,
+        source.term,
     )

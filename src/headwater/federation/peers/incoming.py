@@ -131,6 +131,11 @@ class Incoming(Outgoing):
             source.repeated += 1  # it was here already
         elif number and number != source.frame + 1:
             self._gap(source, number)
+        elif source.superseded:
+            seqs = message.seqs
+            if number:
+                source.pass_over(number, int(seqs[-1]), len(seqs))
+                self._came(source, len(seqs))
         elif isinstance(message, wire.Events):
             source.deliver(message)  # if it has no number, it is of the past
             self._came(source, len(message.seqs))
@@ -169,9 +174,10 @@ class Incoming(Outgoing):
                 raise FrameError(f"expected a frame between nodes that know each other, found {type(message).__name__}")
 
     def _on_again(self, sid: int, number: int, after: dict[int, int], since: dict[int, int]) -> None:
-        """A durable sink there could not keep what was sent: it goes again, from the log."""
+        """A durable sink there could not keep what was sent: it goes again, from the log. Or it was asked how far it
+        is, with a source that has moved here, and may have gone on since."""
         lane = self.by_sid.get(sid)
-        if lane is None or lane.ended or lane.source.log is None or not lane.crossing.reliable:
+        if lane is None or (lane.ended and not lane.awaits) or lane.source.log is None or not lane.crossing.reliable:
             return
         with self.building:
             if number <= lane.again_asked:
@@ -238,7 +244,7 @@ class Incoming(Outgoing):
                 return source
             if len(self.remote_sources) >= MOST_SOURCES:
                 raise FrameError(f"expected at most {MOST_SOURCES:,} sources of a node, found more")
-            source = self._parts.arrivals.source(self, ad, unpack_type(message.type))
+            source = self._parts.arrivals.source(self, ad, unpack_type(message.type), message.deeds)
             if source is not None:
                 if not message.group and (earlier := self.over.get(ad.sid)) is not None and earlier.over:
                     source.follow(earlier)

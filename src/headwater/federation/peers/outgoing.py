@@ -121,6 +121,7 @@ class Outgoing(PeerRecord):
                 live=lane.live,
                 again=lane.again_asked,
                 point=point,
+                deeds=list(source.deeds),
             )
         )
 

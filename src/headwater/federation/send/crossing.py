@@ -215,9 +215,19 @@ class Crossing:
             lane = self.lanes[source] = Lane(self, source) if own else None
             if lane is not None:
                 self.peer.by_sid[lane.sid] = lane
-                self._resume(lane)
-                self._follow(lane)
+                if source.home and source.log is not None and self.reliable and self.share is None:
+                    self._await(lane)
+                else:
+                    self._resume(lane)
+                    self._follow(lane)
             return lane
+
+    def _await(self, lane: Lane) -> None:
+        """A source has moved here: the peer says how far it is with that, and then it goes on from the log."""
+        self.reached.pop(lane.source.name, None)
+        self._logged[lane.source.name] = lane
+        lane.await_word()
+        self.peer.add_dirty(lane)
 
     def rest(self, source: Source) -> int:
         """The last event of a logged source before its lane, if that was needed: those after it that the peer wants
@@ -303,10 +313,13 @@ class Crossing:
             if flow.source.local and flow.source.channel is self.channel
         }
         self.counting.started()
+        for flow in self.channel.flows():
+            if flow.source.home and flow.source.local:  # the barrier waits until the peer has said how far it is
+                self.lane(flow.source)
         if self.reached:
             for source in [flow.source for flow in self.channel.flows() if flow.source.name in self.reached]:
                 lane = self.lane(source)
-                if lane is not None and self.resuming and source.name in self.reached:
+                if lane is not None and self.resuming and source.name in self.reached and not source.home:
                     self._resume(lane)
         self.resuming = False
         if self.to_start is not None:

@@ -238,14 +238,26 @@ class Lane(FrameBuilder):
             return
         with self.source.lock:
             (after, since), self.restart = self.restart, None
-            self.resume(after, since)
-            self.live = self.source.flows[self.crossing.channel].seen
+            self.live = live = self.source.flows[self.crossing.channel].seen
+            self.resume({tag: min(seq, live) for tag, seq in after.items()}, since)
+            self.live = live
 
     def follow(self, earlier: Lane) -> None:
         """Its source was closed and made again while what it had published before is read from the log: that goes
         first, and what it publishes now is read from there as well."""
         self.behind = CatchUp(self, {}, {}, self.crossing.rest(self.source), again=False)
         self.behind.begun, self.behind.follows = True, earlier
+
+    def await_word(self) -> None:
+        """Its source has come from another node: what it publishes is read from the log, once the peer has said how far
+        it is (`Again`)."""
+        self.behind = CatchUp(self, {}, {}, self.crossing.rest(self.source), again=False)
+        self.behind.begun, self.behind.follows = True, self
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the peer has not said yet how far it is."""
+        return self.behind is not None and self.behind.follows is self
 
     def give_way(self) -> bool:
         """It is full: whether its publisher need not wait, since what comes now can be read from the log later."""

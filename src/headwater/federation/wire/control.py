@@ -27,6 +27,8 @@ Blob = Annotated[bytes, Meta(max_length=8192)]
 Number = Annotated[int, Meta(ge=0, le=MAX_SEQ)]
 Source = Annotated[int, Meta(ge=0, le=U32)]
 Positions = Annotated[dict[Source, Number], Meta(max_length=MAX_POSITIONS)]
+MAX_DEEDS = 32  # nodes that a source was at, as far as they have to be named
+Deed = Annotated[bytes, Meta(max_length=20 << 10)]  # a signed document
 
 
 class Resume(msgspec.Struct, tag_field="is", tag="resume", frozen=True):
@@ -79,6 +81,8 @@ class SourceAd(msgspec.Struct, frozen=True, array_like=True):
     path: Annotated[list[Name], Meta(max_length=256)] = []  # the federations its events have come through
     log: Annotated[str, Meta(max_length=64)] = ""  # of a source that is logged: which log that is, in whatever process
     filters: Annotated[list[Name], Meta(max_length=256)] = []  # what gateways have let through: a fingerprint of each
+    home: Text = ""  # of a logged source that has moved: the key under which sinks keep how far they are with it
+    term: Number = 0  # how often it has moved
 
 
 class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
@@ -93,6 +97,7 @@ class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     live: Number = 0  # up to this event comes what durable sinks have missed: it is not for those that came later
     again: Number = 0  # the number of the `Again` that this answers
     point: Number | None = None  # of a logged source that was not announced before: the last event before wishes held
+    deeds: Annotated[list[Deed], Meta(max_length=MAX_DEEDS)] = []  # of one that has moved: what proves that it may
 
 
 class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):

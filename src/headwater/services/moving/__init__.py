@@ -1,1 +1,1 @@
-"""Sinks that move between nodes: which of them may go on where, kept so that it is one place at a time."""
+"""Sinks and sources that move between nodes: which may go on where, kept so that it is one place at a time."""

@@ -1,0 +1,307 @@
+"""A source goes on at this node where it was at another: its past comes, it is claimed, and then it publishes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from headwater.channel.options.subscribe import check_seconds
+from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.position_keys import key_of
+from headwater.channel.routing.attachment import Attachment
+from headwater.decoders import msgpack_decoder
+from headwater.errors import ChannelError, FederationError, SubscriptionError, Unreachable
+from headwater.federation.arrive.deeds import node_of
+from headwater.federation.moving.source_past import append_page
+from headwater.federation.moving.token import verified_token
+from headwater.federation.wire.control import MAX_DEEDS
+from headwater.federation.wire.requests import unpack_interest, unpack_type
+from headwater.federation.wire.source_move_requests import (
+    ClaimSource,
+    FetchPast,
+    PastPage,
+    SourceClaimed,
+    SourceMove,
+)
+from headwater.services.moving.source_register import Arrival, Cut
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.federation.arrive.log_positions import LogPositions
+    from headwater.federation.context import Context
+    from headwater.federation.demand.demand import Demands
+    from headwater.federation.peers.dialogue import Dialogue
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
+    from headwater.services.moving.source_register import SourceRegister
+    from headwater.store.log.handed_past import HandedPast
+
+T = TypeVar("T")
+log = logging.getLogger("headwater.federation")
+KIND, PREFIX = "source-move", "hws1."
+PLACE = "resume_source"
+NEARLY_EVENTS = 512  # that are left to be fetched when it is claimed
+ROUNDS = 64  # pages without coming nearer to a source that goes on publishing
+RETRY_SECONDS = 0.1
+END_SECONDS = 5.0  # for which it is waited that what is on its way has come
+ANSWER_SECONDS = 5.0  # for which one answer is waited for, before it is asked again
+_FIXED = ("name", "type", "facts", "zones", "priority")
+_MOVE = msgpack_decoder(SourceMove)
+
+
+class SourceArrival:
+    """Of one node."""
+
+    def __init__(
+        self,
+        node: Any,
+        context: Context,
+        peers: Peers,
+        dialogue: Dialogue,
+        demands: Demands,
+        positions: LogPositions,
+    ) -> None:
+        self._node, self._context, self._peers, self._dialogue = node, context, peers, dialogue
+        self._demands, self._positions = demands, positions
+
+    def resume(
+        self, register: SourceRegister, past: HandedPast | None, token: str, timeout: float, options: Mapping[str, Any]
+    ) -> Source[Any]:
+        """Go on here with a source of another node; FederationError says why not, and then nothing was changed here."""
+        end = monotonic() + check_seconds(f"{PLACE}: timeout", timeout)
+        wrong = [name for name in _FIXED if name in options]
+        if wrong:
+            raise SubscriptionError(f"{PLACE}: {wrong[0]}: a source that moves has the one that it had; leave it out")
+        move = self._read(token)
+        if register.taken(move.id):
+            return self._again(register, move, options)
+        channel = self._channel(move)
+        self._check(register, channel, move)
+        if past is not None and move.home:
+            claimed = self._fetched(register, past, channel, move, end)
+        else:
+            claimed = self._asked(move, ClaimSource(move.id, register.claimant), SourceClaimed, end)
+        if claimed.home != move.home or len(claimed.deeds) > MAX_DEEDS:
+            raise FederationError(f"{PLACE}: {move.source!r}: expected the source of the token, found another")
+        cut = Cut(claimed.home, claimed.term, claimed.upto, claimed.stamp)
+        register.take(move.id, move.channel, move.source, Arrival(cut, self._deeds(register, move, claimed)))
+        if cut.home and channel.derived:
+            self._await_end(channel, cut.home, end)
+        made = self._made(channel, move, options)
+        if not cut.home:
+            self._await_subscribers(channel, claimed.subscribers, end)
+        return made
+
+    def _read(self, token: object) -> SourceMove:
+        document = verified_token(self._context, token, PREFIX, KIND, PLACE, "source.move()")
+        try:
+            move = _MOVE.decode(document.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise FederationError(f"{PLACE}: expected what a source is, found something else: {error}") from None
+        if move.node != document.signer:
+            raise FederationError(f"{PLACE}: the token is signed by {document.signer}, and says to be of {move.node}")
+        return move
+
+    def _channel(self, move: SourceMove) -> Channel[Any]:
+        type = unpack_type(move.type)
+        if move.channel not in {each.name for each in self._node.channels()}:
+            made: Channel[Any] = self._node.channel(move.channel, bytes if type is None else type)
+            return made
+        found: Channel[Any] = self._node.channel(move.channel)
+        if (found.type is None) != (type is None):
+            raise ChannelError(
+                f"{PLACE}: channel {move.channel!r} has a type at one node and carries bytes at the other"
+            )
+        return found
+
+    def _check(self, register: SourceRegister, channel: Channel[Any], move: SourceMove) -> None:
+        """Raise where it cannot go on here."""
+        name, logs = move.source, self._node._logs
+        if move.node == self._context.id:
+            raise FederationError(
+                f"{PLACE}: {name!r} is a source of this node: publish at it, or have another resume it"
+            )
+        logged = logs is not None and logs.wants(move.channel)
+        if logged != bool(move.home):
+            here, there = ("a log", "none") if logged else ("none", "a log")
+            raise FederationError(
+                f"{PLACE}: source {name!r} of {move.channel}: expected the same at both nodes, found {here} here and "
+                f"{there} where it is; Node(log=...) has one, and its `channels` say for which"
+            )
+        namesake = channel.sources.get(name)
+        if namesake is not None and namesake.local:
+            raise ChannelError(f"{PLACE}: source {name!r}: expected a name that no source of {channel.name} has here")
+        if logged:
+            mine = logs.opened(channel.name, channel.type)
+            before = register.arrival(channel.name, name)
+            own = key_of(self._node.name, mine.id, name)
+            if mine.last(name) and move.home not in (own, None if before is None else before.cut.home):
+                raise FederationError(
+                    f"{PLACE}: source {name!r}: the log of {channel.name} here has events of another one of that name; "
+                    "give that one, or this, another name"
+                )
+
+    def _again(self, register: SourceRegister, move: SourceMove, options: Mapping[str, Any]) -> Source[Any]:
+        """The token was used here before: it is here, or has gone on."""
+        who = register.fence(move.channel, move.source)
+        if who is not None:
+            raise FederationError(
+                f"{PLACE}: the token of {move.source!r} was used here before, and since then it has moved to {who}"
+            )
+        channel = self._channel(move)
+        there = channel.sources.get(move.source)
+        if there is not None and there.local and not there.closed:
+            return there
+        return self._made(channel, move, options)
+
+    # ── what it had published ──
+
+    def _fetched(
+        self, register: SourceRegister, past: HandedPast, channel: Channel[Any], move: SourceMove, end: float
+    ) -> SourceClaimed:
+        """Most of its past while it still publishes there; then it is claimed, and the rest comes."""
+        with past.opened(channel.name, channel.type) as copy:
+            after, patience, left = copy.last(move.home), ROUNDS, 1 << 62
+            while patience:
+                page = self._asked(move, FetchPast(move.id, after), PastPage, end)
+                after = self._append(copy, move, page.rows, after, page.upto)
+                if page.last - after <= NEARLY_EVENTS:
+                    break
+                patience = ROUNDS if page.last - after < left else patience - 1
+                left = min(left, page.last - after)
+            claimed = self._asked(move, ClaimSource(move.id, register.claimant, after), SourceClaimed, end)
+            if claimed.rows:
+                append_page(copy, move.home, claimed.rows, after, claimed.upto)
+                after = max(after, copy.last(move.home))
+            while after < claimed.upto:
+                page = self._asked(move, FetchPast(move.id, after, claimed.upto), PastPage, end)
+                after = self._append(copy, move, page.rows, after, page.upto)
+            copy.sync()
+            return claimed
+
+    def _append(self, copy: Any, move: SourceMove, rows: bytes, after: int, upto: int) -> int:
+        if rows and upto <= after:
+            raise FederationError(f"{PLACE}: {move.source!r}: expected events after {after:,}, found none, or others")
+        append_page(copy, move.home, rows, after, upto)
+        return max(after, upto)
+
+    def _asked(self, move: SourceMove, request: Any, answer: type[T], end: float) -> T:
+        """Ask the node that it was at, again and again: it may be away for a moment, or an answer be lost."""
+        problem = f"node {move.node} is not there"
+        name = move.node.rpartition(".")[0]
+        while True:
+            peer = self._peer(move.node, name)
+            if peer is not None:
+                try:
+                    left = max(RETRY_SECONDS, min(ANSWER_SECONDS, end - monotonic()))
+                    found = self._dialogue.ask(peer, request, left)
+                    if not isinstance(found, answer):
+                        raise FederationError(f"{PLACE}: expected {answer.__name__}, found {type(found).__name__}")
+                    return found
+                except Unreachable as error:
+                    problem = str(error)
+            if monotonic() >= end or self._context.closing:
+                raise Unreachable(
+                    f"{PLACE}: {move.source!r} cannot be had from the node that it was at: {problem}; try again with "
+                    "the same token when that is there"
+                )
+            moment = min(RETRY_SECONDS, max(0.0, end - monotonic()))
+            self._context.scheduler.until(lambda: self._context.closing, moment)
+
+    def _peer(self, id: str, name: str) -> Peer | None:
+        """The node that it was at; started again, it may have another key."""
+        there = [each for each in self._peers.everyone() if each.gone is None and each.exchange is not None]
+        named = next((each for each in there if each.name == name), None)
+        return next((each for each in there if each.id == id), named)
+
+    def _deeds(self, register: SourceRegister, move: SourceMove, claimed: SourceClaimed) -> tuple[bytes, ...]:
+        """What proves that it may be here: what proved it the last time, if it was here before."""
+        if node_of(move.home) == self._node.name:
+            return ()
+        before = register.arrival(move.channel, move.source)
+        if before is not None and before.cut.home == claimed.home and before.deeds:
+            return before.deeds
+        return tuple(claimed.deeds)
+
+    # ── it goes on ──
+
+    def _made(self, channel: Channel[Any], move: SourceMove, options: Mapping[str, Any]) -> Source[Any]:
+        facts = None if move.facts is None else unpack_interest(move.facts, None)
+        own = None if move.own is None else unpack_type(move.own)
+        return channel.source(
+            move.source, type=own, facts=facts, priority=move.priority, zones=move.zones or None, **options
+        )
+
+    def settle(self, source: Source[Any]) -> None:
+        """It is advertised: sinks here have what has not come to them yet from the copy, and other nodes are asked how
+        far they are."""
+        ready: Any = []
+        channel = source.channel
+        with self._context.wiring.lock:
+            self._positions.supersede(channel, source.home, source.term)
+            reached = self._positions.of(source.home, channel.name)
+            attachments = [
+                member
+                for entry in channel.entries.values()
+                for member in entry.members
+                if isinstance(member, Attachment)
+            ]
+        with source.between():
+            for attachment in attachments:
+                if attachment.subscription._progress is not None:
+                    attachment.catch_up(source, ready)
+                else:
+                    after = reached.at.get(self._stream_of(source, attachment))
+                    if after is not None and source.home in attachment.heard:
+                        attachment.recall(source, after, ready)
+            for tag in reached.at:
+                reached.reach(tag, source.seq)
+        for subscription in list(self._node.subscriptions.values()):
+            if subscription._progress is not None:
+                subscription._progress.note_beginnings()
+        dispatch_all(ready)
+        for peer in self._peers.everyone():
+            crossing = peer.crossings.get(channel.name)
+            if crossing is not None:
+                with source.lock:
+                    crossing.lane(source)
+                peer.send_soon()
+
+    def _await_end(self, channel: Channel[Any], home: str, end: float) -> None:
+        """Sinks of derived channels here have what is still on its way from where it was first: they cannot have it
+        from the copy."""
+
+        def over() -> bool:
+            return not any(not each.local and each.position_key == home for each in list(channel.sources.values()))
+
+        if not self._context.scheduler.until(over, max(0.0, min(END_SECONDS, end - monotonic()))):
+            log.warning("source %s goes on here, and sinks of derived channels may miss what was on its way", home)
+
+    def _stream_of(self, source: Source[Any], attachment: Attachment) -> int:
+        """The tag with which its events came for an interest while it was elsewhere; all filters are one stream."""
+        alone = source._flow.lineup.judges(attachment.entry) == "alone"
+        return (self._demands.number(attachment.entry) or 0) if alone else 0
+
+    def _await_subscribers(self, channel: Channel[Any], ids: list[str], end: float) -> None:
+        """Without a log, what nobody has asked for yet is lost: who got its events asks here first."""
+
+        def asked() -> bool:
+            for id in ids:
+                peer = self._peers.get(id)
+                if peer is None or peer.gone is not None or id == self._context.id:
+                    continue
+                crossing = peer.crossings.get(channel.name)
+                if crossing is None or not crossing.told or crossing.told != crossing.version:
+                    return False
+            return True
+
+        if not self._context.scheduler.until(asked, max(0.0, end - monotonic())):
+            log.warning("source of %s goes on here, and not all that had its events have asked for them", channel.name)
+
+
+__all__ = ["KIND", "PREFIX", "SourceArrival"]

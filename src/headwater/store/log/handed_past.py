@@ -1,0 +1,59 @@
+"""The past of sources that have come from other nodes: a log of its own beside the node's, for what is sent again.
+
+A source that goes on at another node takes its past along, for sinks that are behind. Each event is in the log of the
+node where it was published, and so once in all logs together; the copy is none of them: it lies where nobody looks who
+reads a log, and is read by lanes and latecomers only. It is a log like any other, with the same settings, and so comes
+to rest and is removed by age or size in the same way.
+
+    ROOT/.moved/<channel>/...      sources are called there by the key under which sinks keep how far they are
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.store.log.channel_log import ChannelLog
+from headwater.store.log.layout import ChannelFolder
+from headwater.store.log.reader import ChannelReader
+
+if TYPE_CHECKING:
+    from headwater.store.log.reader import Scan
+    from headwater.store.log.settings import Log
+    from headwater.types import EventType
+
+FOLDER = ".moved"
+
+
+class HandedPast:
+    """Of one node. One thread at a time writes; others may read meanwhile."""
+
+    def __init__(self, settings: Log, node: str) -> None:
+        self._settings = replace(settings, path=Path(settings.folder) / FOLDER, rest_seconds=0)
+        self._node = node
+        self._writing = threading.Lock()
+
+    @contextmanager
+    def opened(self, channel: str, type: EventType | None) -> Iterator[ChannelLog]:
+        """To write more of it. What was written is on the disk at the end; what waits there comes to rest when it is
+        opened the next time."""
+        with self._writing:
+            found = ChannelLog.open(self._settings, channel, self._node, type)
+            try:
+                yield found
+            finally:
+                found.close(until=0.0, why="")
+
+    def scan(self, channel: str, key: str, after: int, upto: int, rows: int) -> Scan | None:
+        """The events of a source, by its key, that were published elsewhere; None if there are none."""
+        if not ChannelFolder.of(self._settings.folder, channel).common_metadata.exists():
+            return None
+        reader = ChannelReader(self._settings.folder, channel, nodes=(self._node,))
+        return reader.read(node=self._node, source=key, after=after, upto=upto, rows=rows)
+
+
+__all__ = ["HandedPast"]

@@ -1,0 +1,211 @@
+"""Sources move between nodes of a federation, under publishing: sinks everywhere see one sequence, whole, in order."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Event, Log, Node, Reliable, i64
+from headwater.errors import ClosedError, FederationError, SubscriptionError
+from headwater.store.log import ChannelReader
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
+from tests.federation.nodes import Log as Seen
+
+CHANNEL = "test.count"
+DURABLE = Reliable(durable=True)
+LISTEN = "tcp/127.0.0.1:0"
+EVERY_FIFTH = "{ static int seen = 0; seen = seen + 1; return seen % 5 == 0; }"
+
+
+class Count(Event, name="test.Count"):
+    n: i64
+
+
+def place(make: Nodes, name: str, path: Path, *, log: bool = True, **more: Any) -> Node:
+    options: dict[str, Any] = {"state": path / f"{name}.state", "listen": LISTEN}
+    if log:
+        options["log"] = Log(path / f"{name}.log")
+    if make.opened:
+        options["connect"] = make.opened[0].endpoints[0]
+    return make(name, **options, **more)
+
+
+class Publisher:
+    """Publishes numbers that follow on each other, wherever its source is, until it is told to stop."""
+
+    def __init__(self, source: Any) -> None:
+        self.source, self.next = source, 0
+        self._changed = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Publisher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stopped.set()
+        self._changed.set()
+        self._thread.join(GUARD)
+
+    def goes_on_at(self, source: Any) -> None:
+        self.source = source
+        self._changed.set()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                assert self.source.publish(Count(self.next)) == self.next + 1
+                self.next += 1
+            except ClosedError:
+                self._changed.wait(GUARD)
+                self._changed.clear()
+            self._stopped.wait(0.0002)
+
+
+def numbers(path: Path, name: str) -> list[int]:
+    """What a node's own log has of the source."""
+    reader = ChannelReader(path / f"{name}.log", CHANNEL)
+    return [row["event_seq"] for batch in reader.read() for row in batch.to_pylist()]
+
+
+def begun(make: Nodes, path: Path, **more: Any) -> tuple[Node, Node, Node, Any]:
+    """Two nodes that may have the source, one with sinks, and the source at the first."""
+    lab, mill, desk = place(make, "lab", path, **more), place(make, "mill", path, **more), place(make, "desk", path)
+    source = lab.channel(CHANNEL, Count).source("s")
+    for node in (mill, desk):
+        node.channel(CHANNEL, Count)
+    make.together()
+    return lab, mill, desk, source
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_sinks_everywhere_see_one_sequence(logged: bool, tmp_path: Path) -> None:
+    """Sinks at the node that it leaves, at the one that it comes to, and at another one; durable, plain, with a filter;
+    it goes to and fro while it publishes. In the logs each event is once."""
+    seen: dict[str, Seen] = {}
+    with nodes() as make:
+        lab, mill, desk, source = begun(make, tmp_path, log=logged)
+
+        def sink(name: str, node: Node, where: Any = None, **options: Any) -> None:
+            seen[name] = Seen()
+            node.channel(CHANNEL, Count).subscribe(seen[name], where, name=name, **options)
+
+        for name, node in (("lab", lab), ("mill", mill), ("desk", desk)):
+            sink(name, node)
+            sink(f"{name}-third", node, "n % 3 == 0")
+            if logged:
+                sink(f"{name}-durable", node, delivery=DURABLE)
+        for node in (mill, desk):
+            see(node, lab)
+            assert node.ready(GUARD)
+        places = [lab, mill]
+        with Publisher(source) as publisher:
+            for number in range(3):
+                enough = publisher.next + 50
+                eventually(lambda enough=enough: publisher.next >= enough, "it publishes")
+                old, moved = publisher.source, places[1 - number % 2].resume_source(publisher.source.move())
+                assert moved.name == "s" and moved.type == old.type
+                with pytest.raises(ClosedError, match="it has moved to"):
+                    old.publish(Count(-1))
+                publisher.goes_on_at(moved)
+            enough = publisher.next + 50
+            eventually(lambda: publisher.next >= enough, "it publishes")
+        everything = list(range(publisher.next))
+        for name, each in seen.items():
+            wanted = everything if "third" not in name else everything[::3]
+            each.wait(len(wanted))
+            assert each.field("n") == wanted, name
+        make.flush()
+    if logged:
+        found = [numbers(tmp_path, name) for name in ("lab", "mill")]
+        assert all(found) and all(each == sorted(each) for each in found)
+        assert sorted(found[0] + found[1]) == [n + 1 for n in everything], "each of them once, in one log"
+
+
+def world(make: Nodes, path: Path) -> tuple[Node, Node, Node]:
+    """A hub that stays, and two nodes that may have the source."""
+    hub = place(make, "hub", path, log=False)
+    lab, mill = place(make, "lab", path), place(make, "mill", path)
+    for node in (hub, lab, mill):
+        node.channel(CHANNEL, Count)
+    make.together()
+    return hub, lab, mill
+
+
+def again(make: Nodes, node: Node, path: Path, name: str, **more: Any) -> Node:
+    """A node is started again."""
+    node.close()
+    make.opened.remove(node)
+    made = place(make, name, path, **more)
+    made.channel(CHANNEL, Count)
+    make.together()
+    return made
+
+
+def publish(source: Any, first: int, last: int) -> None:
+    for n in range(first, last):
+        assert source.publish(Count(n)) == n + 1
+
+
+def test_what_counts_goes_on_counting_and_who_comes_late_has_all(tmp_path: Path) -> None:
+    """An interest with state, at another node and at the one that the source leaves: as if it had stayed."""
+    with nodes() as make:
+        hub, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        there, here = Seen(), Seen()
+        hub.channel(CHANNEL).subscribe(there, EVERY_FIFTH)
+        lab.channel(CHANNEL).subscribe(here, EVERY_FIFTH)
+        see(hub, lab)
+        assert hub.ready(GUARD)
+        publish(source, 0, 13)
+        moved = mill.resume_source(source.move(to="mill"), timeout=GUARD)
+        publish(moved, 13, 42)
+        wanted = [n for n in range(42) if n % 5 == 4]
+        for each in (there, here):
+            each.wait(len(wanted))
+            assert each.field("n") == wanted
+        late = Seen()
+        hub.channel(CHANNEL).subscribe(late, "n % 2 == 0", history="all")
+        late.wait(21)
+        assert late.field("n") == list(range(0, 42, 2))
+
+
+def test_either_node_may_be_started_again(tmp_path: Path) -> None:
+    """The old one does not go on with it, the new one does; a durable sink that was away meanwhile has all of it, also
+    what was published at a node that is gone."""
+    seen = Seen()
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        desk = place(make, "desk", tmp_path, log=False)
+        desk.channel(CHANNEL, Count).subscribe(seen, name="mail", delivery=DURABLE)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 10)
+        seen.wait(10)
+        desk.close()
+        make.opened.remove(desk)
+        publish(source, 10, 20)
+        token = source.move()
+        moved = mill.resume_source(token, timeout=GUARD)
+        publish(moved, 20, 30)
+        lab = again(make, lab, tmp_path, "lab")
+        with pytest.raises(SubscriptionError, match="it has moved to mill"):
+            lab.channel(CHANNEL).source("s")
+        with pytest.raises(FederationError, match="a source of this node"):
+            mill.resume_source(moved.move(), timeout=GUARD)
+        lab.close()  # for good
+        make.opened.remove(lab)
+        mill = again(make, mill, tmp_path, "mill")
+        moved = mill.resume_source(token, timeout=GUARD)  # it is its own; channel.source("s") would do
+        assert moved.seq == 30 and moved is mill.resume_source(token)
+        desk = place(make, "desk", tmp_path, log=False)
+        desk.channel(CHANNEL, Count).subscribe(seen, name="mail", delivery=DURABLE)
+        see(desk, mill)
+        publish(moved, 30, 40)
+        seen.wait(40)
+        assert seen.field("n") == list(range(40))
