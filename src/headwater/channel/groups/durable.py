@@ -115,12 +115,15 @@ class DurableGroup(Group):
     # ── what is published ──
 
     def follow(self, source: RoutedSource) -> Following:
-        """A source that is open; that has come since it began, from its first event on. The source's lock is held."""
-        found = self._followings.get(source.name)
+        """A source that is open; that has come since it began, from its first event here on: what it had published at
+        other nodes before, groups there have had. The source's lock is held."""
+        found, before = self._followings.get(source.name), getattr(source, "begins_after", 0)
         if found is None:
             with self._lock:
-                made = Following(source.name, self._key_of(source.name), 0, 0)
+                made = Following(source.name, self._key_of(source.name), before, before)
                 found = self._followings.setdefault(source.name, made)
+        elif found.cursor < before and not found.queue:
+            found.cursor = before
         found.rests = False
         return found
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.groups.durable import FollowingIntake
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
@@ -39,6 +40,10 @@ def check_movable(source: Source, multicast: bool) -> None:
         raise refuse("a source of a channel", "one of a derived channel", hint)
     if source.name.startswith("headwater.") or source.at_end is not None or source.come_to is not None:
         raise refuse("a source that this program publishes at", "one that a pattern or an object has", "move that")
+    members = [member for entry in list(channel.entries.values()) for member in entry.members]
+    if any(isinstance(member, FollowingIntake) for member in members):
+        hint = "make the group one that is not durable, or leave the source where it is"
+        raise refuse("a channel of which no durable group keeps here how far it is", "one that does", hint)
     if multicast:
         raise refuse("direct streams", "multicast", "have that channel not multicast")
 

@@ -235,6 +235,7 @@ class MovingSources(Service):
         if cut is None:
             self.register.check(request.id, self._node._stamp())
             source = self._open(request.id, terms)
+            check_movable(source, self._departure.multicast)
             cut = self._departure.cut(self.register, request.id, source, who, request.claimant)
             if cut is None:
                 raise self._not_open(request.id, terms)
