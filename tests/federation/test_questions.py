@@ -110,6 +110,9 @@ def test_what_is_packed_is_unpacked_within_bounds() -> None:
 # ── whatever is lost ──
 
 
+WEATHER = {"question lost", "answer lost", "old question", "twice"}
+
+
 class Weather:
     """Loses questions and answers, repeats old questions before new ones, and makes the other node forget."""
 
@@ -163,7 +166,9 @@ def test_changes_lead_to_where_everything_would(seed: int, monkeypatch: pytest.M
         weather = Weather(lab, desk, chance)
         channel, log = desk.channel(CHANNEL), Log()
         subscriptions: dict[int, Any] = {}
-        for step in range(40):
+        for step in range(4000):
+            if step >= 40 and weather.happened >= WEATHER:  # where all is slow, fewer questions are asked
+                break
             for n in chance.sample(range(60), chance.randrange(1, 12)):
                 if n in subscriptions:
                     subscriptions.pop(n).cancel()
@@ -183,7 +188,7 @@ def test_changes_lead_to_where_everything_would(seed: int, monkeypatch: pytest.M
         programs = {tag: entry.interest.text for tag, (entry, _) in crossing.wishes.items()}
         assert programs == {tag: Interest.loads(wish.program).text for tag, wish in wanted.wishes.items()}
         assert crossing.cost == sum(crossing.costs.values())
-        assert weather.happened >= {"question lost", "answer lost", "old question", "twice"}, weather.happened
+        assert weather.happened >= WEATHER, weather.happened
         log.events.clear()
         for n in range(100):
             source.publish(a=n + 0.5, b=n)
