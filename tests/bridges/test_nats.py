@@ -133,6 +133,34 @@ def test_messages_are_events_and_events_messages(broker: Broker, device: Device)
         assert bridge.report()["bad"] == 4
 
 
+def test_a_bridge_that_fails_connects_anew(broker: Broker, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its library does: nothing of it ends unseen while the rest goes on."""
+    hear, failed = NatsBridge._hear, list[str]()
+
+    async def fails_once(self: NatsBridge, number: int, topic: str) -> None:
+        if not failed:
+            failed.append(topic)
+            raise RuntimeError("something that was not foreseen")
+        await hear(self, number, topic)
+
+    monkeypatch.setattr(NatsBridge, "_hear", fails_once)
+    with Node("hall") as node:
+        seen: Recorder[Reading] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        source = node.channel("shown", Reading).source()
+        device.listen("screens.>")
+        bridge = node.services.add(NatsBridge(node, broker.nats, [IN, OUT]))
+
+        def heard() -> bool:
+            device.say("sensors.lab", "7")
+            return bool(seen.events)
+
+        eventually(heard, "the bridge hears", GUARD)
+        source.publish(Reading("lab", 10))
+        eventually(lambda: device.heard == [("screens.lab", b"10")], "it goes out", GUARD)
+        assert failed == ["sensors.*"] and bridge.report()["connected"] == 2
+
+
 def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path: Path) -> None:
     """Numbers in and out, while server and bridge go away in turn; each arrives, some perhaps twice."""
     device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>", "screens.>"]))

@@ -146,6 +146,8 @@ class NatsBridge(Bridge):
             for each in ended - {over}:
                 each.result()  # what it raises is told, and all begins anew
         finally:
+            if not self.closing.is_set():
+                self._there.clear()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -238,8 +240,11 @@ class NatsBridge(Bridge):
         loop = self._loop
         if self.closing.is_set() or loop is None or not self._there.is_set():
             raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
-        with suppress(RuntimeError):  # it is over
-            loop.call_soon_threadsafe(self._line_up, _Message(topic, payload, key, done))
+        message = _Message(topic, payload, key, done)
+        try:
+            loop.call_soon_threadsafe(self._line_up, message)
+        except RuntimeError:  # it is over; or it has crashed, and the next one takes this up
+            self._line.append(message)
 
     def _line_up(self, message: _Message) -> None:
         self._line.append(message)
