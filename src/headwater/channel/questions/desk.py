@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from headwater.channel.questions.forms import (
     answer_type,
     question_type,
 )
+from headwater.channel.questions.held import HeldAnswers
 from headwater.errors import EncodeError, HeadwaterError, QuestionError
 from headwater.interest import as_event_type
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater")
 HELD = 1000  # answers that wait until their asker has said that it wants them
-RETRY = 0.02  # seconds after which they are tried again
+RETRY, SLOWEST = 0.02, 0.2  # seconds after which they are tried again: at first, and when it was of no use
 PATIENCE = 10.0  # seconds that one waits so, at most
 
 
@@ -135,8 +135,8 @@ class Desk:
         self._source = self._channel.source("answers", type=self._form)
         self._members: dict[str, Answering] = {}
         self._lock = threading.Lock()
-        self._held: deque[tuple[float, Any]] = deque()  # until when, and what is said
-        self._retrying = False
+        self._held = HeldAnswers(HELD)
+        self._retrying, self._pause = False, RETRY
         self._reached: tuple[object, set[str]] = None, set()  # by route, askers that get what is said to them
         self.answered = self.failed = 0
         self.dropped = 0  # answers whose asker did not want them in time
@@ -221,14 +221,11 @@ class Desk:
         if said:
             return
         with self._lock:  # the asker is there, but that it wants answers has not come here yet
-            if len(self._held) >= HELD:
-                self.dropped += 1
-                return
             until = monotonic() + min(PATIENCE, max(0.0, event.question_seconds))
-            self._held.append((until, made))
+            self.dropped += not self._held.add(until, made)
             begin, self._retrying = not self._retrying, True
         if begin:
-            self._node._timers.call_after(RETRY, self._retry)
+            self._node._timers.call_after(self._pause, self._retry)
 
     def _try(self, made: Any) -> bool:
         """Say it, if its asker is known to want it; whether that is so."""
@@ -245,20 +242,26 @@ class Desk:
         return True
 
     def _retry(self) -> None:
+        """Say what can be said by now: once for each asker it is looked whether it wants answers. While none does,
+        that is done ever less often."""
         with self._lock:
-            waiting, self._held = list(self._held), deque()
-        left = []
-        for item in waiting:
-            if not self._try(item[1]):
-                if item[0] > monotonic():
-                    left.append(item)
-                else:
-                    self.dropped += 1
+            waiting = self._held.take()
+        said, left = False, []
+        for line in waiting:
+            while line and self._try(line[0][1]):
+                line.popleft()
+                said = True
+            while line and line[0][0] <= monotonic():
+                line.popleft()
+                self.dropped += 1
+            if line:
+                left.append(line)
         with self._lock:
-            self._held.extendleft(reversed(left))
+            self._held.give_back(left)
+            self._pause = RETRY if said or not self._held else min(2 * self._pause, SLOWEST)
             self._retrying = again = bool(self._held) and not self._node.closed
         if again:
-            self._node._timers.call_after(RETRY, self._retry)
+            self._node._timers.call_after(self._pause, self._retry)
 
     def report(self) -> dict[str, int]:
         return {
