@@ -49,6 +49,11 @@ def count(objects: Any, name: str) -> None:
             continue
 
 
+def counted(node: Node) -> dict[str, Any]:
+    chains = [node.objects[f"chains/{chain}.n"] for chain in range(CHAINS)]
+    return {"chains": chains, "handled": node.objects["handled.n"]}
+
+
 @pytest.mark.parametrize("dispatch", [Pool(minimum=1, maximum=1), Inline()], ids=["pool", "inline"])
 def test_handlers_of_two_nodes_wait_for_each_other_and_everything_ends(
     make: Nodes, tmp_path: Path, dispatch: Any
@@ -79,13 +84,14 @@ def test_handlers_of_two_nodes_wait_for_each_other_and_everything_ends(
     ]
     for starter in starters:
         starter.start()
-    for node, _ in pairs:
-        eventually(
-            lambda node=node: node.objects["handled.n"] == CHAINS * LAST,  # type: ignore[misc]
-            timeout=GUARD,
-        )
+    everything = {"chains": [LAST] * CHAINS, "handled": CHAINS * LAST}  # what one has handled, the other has counted
+    try:
+        eventually(lambda: all(counted(node) == everything for node, _ in pairs), timeout=GUARD)
+    except AssertionError:
+        found = {node.name: (counted(node), dict(node._crashes.counts), node.objects.report()) for node, _ in pairs}
+        raise AssertionError(f"expected {everything} of each, found {found}") from None
     for starter in starters:
         starter.join(GUARD)
-    for node, _ in pairs:  # what one has handled, the other has counted
-        assert all(node.objects[f"chains/{chain}.n"] == LAST for chain in range(CHAINS))
-        assert not node._crashes.counts
+        assert not starter.is_alive()
+    for node, _ in pairs:
+        assert not node._crashes.counts, f"{node}: {node._crashes.counts}"

@@ -57,7 +57,10 @@ class Building:
     def narrow(self, *names: str) -> None:
         """Wait until these nodes are asked for open values only."""
         wanted = sorted(names or self.nodes)
-        eventually(lambda: self.report["asked for open values"] == wanted and self.idle)
+        try:
+            eventually(lambda: self.report["asked for open values"] == wanted and self.idle, timeout=GUARD)
+        except AssertionError:
+            raise AssertionError(f"expected {wanted} to be asked for open values, found {self.report}") from None
 
     @property
     def report(self) -> dict[str, Any]:
@@ -70,7 +73,10 @@ class Building:
 
     def results(self, count: int) -> list[tuple[str, int]]:
         """Who was seen where afterwards, once there are so many."""
-        eventually(lambda: len(self.found.events) >= count)
+        try:
+            self.found.wait(count, GUARD)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.report}") from None
         return [(each.who, each.room) for each in self.found.events]
 
     def see(self, node: str, who: str, room: int) -> None:
@@ -350,7 +356,8 @@ def test_a_node_that_lets_nobody_install_goes_on_sending_while_others_are_asked_
     make.together()
     building.watch(f"a: Seen(P, 42){step} b: Seen(P, 7) within 1 hour measures b.who as who, b.room as room")
     building.narrow("east")
-    assert list(building.report["asked for all"]) == ["west"] and building.home._engine is not None
+    eventually(lambda: list(building.report["asked for all"]) == ["west"], "that west is asked for all", GUARD)
+    assert building.home._engine is not None
     requester, seen = building.home._engine.requester, list[str]()
     answered = requester._answered
 
