@@ -379,11 +379,16 @@ def test_a_policy_that_has_expired_closes_its_channels(make: Nodes) -> None:
     lab.channel(CHANNEL, TYPE).source("door")
     sink = bob.channel(CHANNEL, TYPE).subscribe(Log())
     make.together()
+    make.ready(bob)
     lab.policies.set(HIDES, lasts=0.2)
-    eventually(lambda: "good for a time that is over" in lab.policies.why("ann", CHANNEL).why)
-    eventually(lambda: "good for a time that is over" in sink.refused.get(f"{CHANNEL}@lab", ""))
+    over = "good for a time that is over"
+    eventually(lambda: over in lab.policies.why("ann", CHANNEL).why, "that the policy has expired", GUARD)
+    try:
+        eventually(lambda: over in sink.refused.get(f"{CHANNEL}@lab", ""), timeout=GUARD)
+    except AssertionError:
+        raise AssertionError(f"expected that it is refused as {over!r}, found {sink.refused}") from None
     lab.policies.set(HIDES)
-    eventually(lambda: not sink.refused)
+    eventually(lambda: not sink.refused, "that nothing is refused", GUARD)
     with pytest.raises(FederationError, match="name of a policy that is in force"):
         lab.policies.lift("nothing")
     with Node("alone") as alone, pytest.raises(FederationError, match="in no federation"):
