@@ -1,4 +1,5 @@
-"""A sink moves: Ann reads at her desk, on the stairs on her phone, and at home; mail is numbered, and none is missing.
+"""Moving: Ann reads at her desk, on the stairs on her phone, and at home; then the server of the mail moves. Mail is
+numbered, and none is missing.
 
 python examples/moving.py
 """
@@ -8,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from headwater import Node, Reliable
-from headwater.errors import FederationError, SubscriptionError
+from headwater.errors import ClosedError, FederationError, SubscriptionError
 
 
 def main() -> None:
-    """Three places, one sink: it goes on at each where it was at the one before."""
+    """Three places, one sink: it goes on at each where it was at the one before; and so does its source."""
     folder = Path(tempfile.mkdtemp())
     with (
-        Node("lab", listen="tcp/127.0.0.1:0", log=folder / "log") as lab,
+        Node("lab", listen="tcp/127.0.0.1:0", log=folder / "log", state=folder / "lab") as lab,
         Node("desk", connect=lab.endpoints[0], state=folder / "desk") as desk,
         Node("phone", connect=lab.endpoints[0], state=folder / "phone") as phone,
-        Node("home", connect=lab.endpoints[0], state=folder / "home") as home,
+        Node("home", connect=lab.endpoints[0], log=folder / "home.log", state=folder / "home") as home,
     ):
         places = {"desk": desk, "phone": phone, "home": home}
         server = lab.channel("tcd.mail", "to: text, n: i64").source("server")
@@ -65,10 +66,19 @@ def main() -> None:
         sink = desk.resume(sink.move(), reads("desk"))
         mail(21, 25)
         wait("desk", 25)
+
+        old, server = server, home.resume_source(server.move(to="home"))  # the machine in the lab is switched off
+        try:
+            old.publish(to="ann", n=0)
+        except ClosedError as error:
+            print(f"lab: {error}")
+        mail(26, 30)
+        wait("desk", 30)
+        print(f"the {server.name} has published {server.seq} events, of which the log at home has the last ten")
         for name, numbers in read.items():
             print(f"{name} has read {numbers}")
         everything = sorted(n for numbers in read.values() for n in numbers)
-        print(f"all of it once, in order: {everything == list(range(1, 26))}")
+        print(f"all of it once, in order: {everything == list(range(1, 31))}")
 
 
 if __name__ == "__main__":

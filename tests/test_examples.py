@@ -53,7 +53,9 @@ PROMISES = {
     ],
     "moving.py": [
         "home: the token is for the phone\ndesk: subscribe: 'ann': it has moved to the phone",
-        "desk has read [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]\nphone has read [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]",
+        "lab: source 'server' of tcd.mail: it has moved to home, and goes on there; publish there\n",
+        "the server has published 60 events, of which the log at home has the last ten",
+        "desk has read [1, 2, 3, 4, 5, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30]\nphone has read [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]",
         "all of it once, in order: True",
     ],
     "named_interest.py": [

@@ -93,6 +93,8 @@ class SourceArrival:
         if cut.home and channel.derived:
             self._await_end(channel, cut.home, end)
         made = self._made(channel, move, options)
+        if not self._context.scheduler.work(register.settle, on="moving"):
+            register.settle()
         if not cut.home:
             self._await_subscribers(channel, claimed.subscribers, end)
         return made
@@ -181,7 +183,8 @@ class SourceArrival:
             while after < claimed.upto:
                 page = self._asked(move, FetchPast(move.id, after, claimed.upto), PastPage, end)
                 after = self._append(copy, move, page.rows, after, page.upto)
-            copy.sync()
+            if copy.settings.sync == "publish":
+                copy.sync()
             return claimed
 
     def _append(self, copy: Any, move: SourceMove, rows: bytes, after: int, upto: int) -> int:

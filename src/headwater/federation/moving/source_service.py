@@ -269,5 +269,10 @@ class MovingSources(Service):
             return {}
         return {**self._register.report(), "left": self.left, "came": self.came, "refused": self.refused}
 
+    def stop(self) -> None:
+        """What came is on the disk, and let go of."""
+        if self._past is not None:
+            self._past.stop()
+
 
 __all__ = ["MovingSources"]

@@ -91,7 +91,8 @@ class Arrival:
 
 
 class SourceRegister:
-    """Of one node, in its state. Threads may share it; each change is one transaction that survives a power cut."""
+    """Of one node, in its state. Threads may share it; each change is one transaction. That a source was claimed
+    survives a power cut."""
 
     def __init__(self, state: NodeState) -> None:
         self._tables = state.tables(SOURCE_MOVES)
@@ -152,6 +153,9 @@ class SourceRegister:
 
     def check(self, id: bytes, now: int) -> None:
         """Raise if the token is too old to be claimed now."""
+        rows = self._tables.read("SELECT expires, status FROM source_moves WHERE digest = ?", (digest_of(id),))
+        if not rows or rows[0][1] != OPEN or now < rows[0][0]:
+            return  # as a rule: nothing is written then
         problem = ""
         with self._tables.transaction(durable=True) as write:
             rows = list(
@@ -189,9 +193,10 @@ class SourceRegister:
         return bool(self._tables.read("SELECT 1 FROM source_moves_taken WHERE digest = ?", (digest_of(id),)))
 
     def take(self, id: bytes, channel: str, source: str, arrival: Arrival) -> None:
-        """The source goes on here; moves of it from here are over."""
+        """The source goes on here; moves of it from here are over. A power cut may take that back until `settle`: then
+        it is still claimed, and the same token brings it."""
         cut = arrival.cut
-        with self._tables.transaction(durable=True) as write:
+        with self._tables.transaction() as write:
             rows = write(
                 "SELECT number FROM source_moves WHERE channel = ? AND source = ? AND status <> ?",
                 (channel, source, OVER),
@@ -209,6 +214,11 @@ class SourceRegister:
                 "DELETE FROM source_moves_taken WHERE number <= (SELECT max(number) FROM source_moves_taken) - ?",
                 (MOST_TAKEN,),
             )
+
+    def settle(self) -> None:
+        """All that was taken survives a power cut from here on."""
+        with self._tables.transaction(durable=True) as write:
+            write("DELETE FROM source_moves_taken WHERE number < 0")
 
     def arrival(self, channel: str, source: str) -> Arrival | None:
         """How a source of that name came here, if it did, be it here still or not."""

@@ -14,12 +14,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.store.log.channel_log import ChannelLog
 from headwater.store.log.layout import ChannelFolder
 from headwater.store.log.reader import ChannelReader
+from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.store.log.reader import Scan
@@ -39,14 +41,31 @@ class HandedPast:
 
     @contextmanager
     def opened(self, channel: str, type: EventType | None) -> Iterator[ChannelLog]:
-        """To write more of it. What was written is on the disk at the end; what waits there comes to rest when it is
-        opened the next time."""
-        with self._writing:
+        """To write more of it. It is closed, and what was written synced, by a thread of its own: who has written it
+        goes on. What waits there comes to rest when it is opened the next time."""
+        self._writing.acquire()
+        try:
             found = ChannelLog.open(self._settings, channel, self._node, type)
-            try:
-                yield found
-            finally:
-                found.close(until=0.0, why="")
+        except BaseException:
+            self._writing.release()
+            raise
+        try:
+            yield found
+        except BaseException:
+            self._close(found)
+            raise
+        Supervised(partial(self._close, found), f"headwater-{self._node}-past").start()
+
+    def _close(self, found: ChannelLog) -> None:
+        try:
+            found.close(until=0.0, why="")
+        finally:
+            self._writing.release()
+
+    def stop(self) -> None:
+        """Return when nobody writes."""
+        with self._writing:
+            pass
 
     def scan(self, channel: str, key: str, after: int, upto: int, rows: int) -> Scan | None:
         """The events of a source, by its key, that were published elsewhere; None if there are none."""
