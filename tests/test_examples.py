@@ -55,7 +55,8 @@ PROMISES = {
         "home: the token is for the phone\ndesk: subscribe: 'ann': it has moved to the phone",
         "lab: source 'server' of tcd.mail: it has moved to home, and goes on there; publish there\n",
         "the server has published 60 events, of which the log at home has the last ten",
-        "desk has read [1, 2, 3, 4, 5, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30]\nphone has read [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]",
+        "desk has read [1, 2, 3, 4, 5, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30]\n",
+        "phone has read [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]",
         "all of it once, in order: True",
     ],
     "named_interest.py": [
