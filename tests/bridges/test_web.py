@@ -96,7 +96,7 @@ def test_filters_run_at_the_source_and_events_come_numbered() -> None:
             async with bridge(node) as made, client(made) as (one, _), client(made) as (two, _):
                 await one.say(op="subscribe", id=1, channel="doors", where="floor = :f", params={"f": 3})
                 await two.say(op="subscribe", id=9, channel="doors")
-                assert (await one.hear("subscribed"))["type"] == str(doors.type.record)  # type: ignore[union-attr]
+                assert (await one.hear("subscribed"))["type"] == "floor: u32, name: text"
                 await two.hear("subscribed")
                 source = doors.source()
                 for floor in (1, 3, 2, 3):
@@ -216,7 +216,11 @@ def test_post_and_follow_as_curl_does() -> None:
                     lines = [await again.content.readline() for _ in range(6)]
                     assert [json.loads(line[6:])["floor"] for line in lines if line.startswith(b"data")] == [3, 4]
                 async with web.get("/channels") as answer:
-                    assert [each["name"] for each in (await answer.json())["channels"]] == ["doors"]
+                    [shown] = (await answer.json())["channels"]
+                    assert shown == {"name": "doors", "type": "floor: u32, name: text"}
+                for path, status in (("/nowhere", 404), ("/channels/doors", 405)):
+                    async with web.get(path) as answer:
+                        assert answer.status == status
 
     run(test)
 

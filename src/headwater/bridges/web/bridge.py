@@ -27,15 +27,15 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from aiohttp import web
 
 from headwater.bridges.web import messages
 from headwater.bridges.web.doorway import Doorway, Watched
 from headwater.bridges.web.feeds import Feeds, Refused
 from headwater.bridges.web.gate import Gate, TooOften
+from headwater.bridges.web.responses import GUARDED, bearer, problem, send_lines, value_of
 from headwater.bridges.web.serving import Serving, owner_of, send_until_gone
-from headwater.bridges.web.session import Portion, Session
+from headwater.bridges.web.session import Session
 from headwater.bridges.web.settings import WebLimits, address, check_channels, check_reach, is_loopback, opening, tls
 from headwater.bridges.web.websocket import SocketServer
 from headwater.channel.names import Pattern
@@ -58,7 +58,6 @@ log = logging.getLogger("headwater.bridges")
 SCRIPT = Path(__file__).with_name("headwater.js")
 FOREIGN = ("cross-site", "same-site")  # what browsers say of requests of pages that are not ours
 PUBLIC = ("/", "/headwater.js")  # what anybody may have
-GUARDED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 HEADER = 16  # bytes before the records of a binary message: subscription, 0, and the number of the first
 
 
@@ -215,30 +214,32 @@ class WebBridge(Service):
         self._doorway.heard(request.transport)
         if not self._is_here(request):
             self._serving.counts["refused"] += 1
-            return _problem(403, f"expected a Host of {', '.join(sorted(self._hosts))}; name others: hosts=[…]")
+            return problem(403, f"expected a Host of {', '.join(sorted(self._hosts))}; name others: hosts=[…]")
         origin = request.headers.get("Origin", "")
         if origin and not self._is_welcome(request, origin):
             self._serving.counts["refused"] += 1
-            return _problem(403, "pages of this site may do nothing here; name it: WebBridge(…, origins=[…])")
+            return problem(403, "pages of this site may do nothing here; name it: WebBridge(…, origins=[…])")
         if not origin and request.headers.get("Sec-Fetch-Site") in FOREIGN and request.path not in PUBLIC:
             self._serving.counts["refused"] += 1  # by a page, as an image or the like, which says not whose
-            return _problem(403, "pages of other sites may do nothing here but by fetch, EventSource or WebSocket")
+            return problem(403, "pages of other sites may do nothing here but by fetch, EventSource or WebSocket")
         try:
             answer = await handler(request)
         except web.HTTPException as error:
+            if isinstance(error, web.HTTPMethodNotAllowed) and error.allowed_methods <= {"OPTIONS"}:
+                error = web.HTTPNotFound()  # which every path has an answer to
             later = error.headers.get("Retry-After")
-            answer = _problem(error.status, error.reason, {"Retry-After": later} if later else None)
+            answer = problem(error.status, error.reason, {"Retry-After": later} if later else None)
         except TooOften as error:
-            answer = _problem(429, str(error))
+            answer = problem(429, str(error))
         except SecurityError as error:
-            answer = _problem(401, str(error), {"WWW-Authenticate": 'Basic realm="headwater", charset="UTF-8"'})
+            answer = problem(401, str(error), {"WWW-Authenticate": 'Basic realm="headwater", charset="UTF-8"'})
         except (EncodeError, FrameError) as error:
             self._serving.counts["bad"] += 1
-            answer = _problem(400, str(error))
+            answer = problem(400, str(error))
         except QueueFull as error:
-            answer = _problem(503, str(error), {"Retry-After": "1"})
+            answer = problem(503, str(error), {"Retry-After": "1"})
         except HeadwaterError as error:
-            answer = _problem(403 if isinstance(error, Refused) else 400, str(error))
+            answer = problem(403 if isinstance(error, Refused) else 400, str(error))
         if not answer.prepared:
             answer.headers.update(GUARDED)
             if origin:
@@ -277,7 +278,7 @@ class WebBridge(Service):
                 except (binascii.Error, UnicodeDecodeError):
                     raise SecurityError("Authorization: expected Basic with user:password in base64", "login") from None
             case "bearer":
-                token = _bearer(request)
+                token = bearer(request)
             case "":
                 pass
             case _:
@@ -327,7 +328,7 @@ class WebBridge(Service):
         identity = await self._identity(request)
         self._serving.charge(owner_of(request, identity), messages.COSTS[messages.Subscribe])
         session = await self._followed(request, identity)
-        session.until = self._gate.until(_bearer(request))
+        session.until = self._gate.until(bearer(request))
         feed, turn = session.feeds[0], session.turn
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -341,7 +342,7 @@ class WebBridge(Service):
                 self._serving,
                 session,
                 turn,
-                functools.partial(_send_lines, response, session.key),
+                functools.partial(send_lines, response, session.key),
                 functools.partial(self._sign_of_life, response),
             )
             if feed.why:
@@ -370,7 +371,7 @@ class WebBridge(Service):
             0,
             channel,
             request.query.get("where", ""),
-            {name[6:]: _value(text) for name, text in request.query.items() if name.startswith("param.")},
+            {name[6:]: value_of(text) for name, text in request.query.items() if name.startswith("param.")},
         )
         try:
             await self._serving.subscribe(session, asked)
@@ -378,35 +379,6 @@ class WebBridge(Service):
             self._serving.end(session)
             raise
         return session
-
-
-async def _send_lines(response: web.StreamResponse, key: str, id: int, feed: Any, portion: Portion) -> None:
-    """Events as server-sent ones."""
-    lines = [b"event: dropped\ndata: %d\n\n" % portion.dropped] if portion.dropped else []
-    lines += [
-        b"id: %b:%d\ndata: %b\n\n" % (key.encode(), number, data)
-        for number, data in enumerate(portion.events, portion.first)
-    ]
-    await response.write(b"".join(lines))
-    feed.acknowledge(portion.first - 1)  # what a client had before that, it need not ask for again
-
-
-def _bearer(request: web.Request) -> str:
-    """The token that a request shows, if it does."""
-    kind, _, rest = request.headers.get("Authorization", "").partition(" ")
-    return rest.strip() if kind.lower() == "bearer" else ""
-
-
-def _problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": why}, status=status, headers={**GUARDED, **(headers or {})})
-
-
-def _value(text: str) -> Any:
-    """A parameter in an address: JSON, or else text."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError):
-        return text
 
 
 __all__ = ["WebBridge", "WebLimits"]

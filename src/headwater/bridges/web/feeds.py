@@ -50,9 +50,9 @@ class Feeds:
         return [{"name": each.name, "type": self.described(each.name)} for each in found]
 
     def described(self, channel: str) -> str | None:
-        """The type of a channel, in the notation of declarations."""
+        """The type of a channel: its fields, in the notation of declarations."""
         type = self._node.channel(channel).type
-        return None if type is None else str(type.record)
+        return None if type is None else ", ".join(map(str, type.record.fields))
 
     def check_room(self, session: Session, asked: Subscribe) -> None:
         """Whether a client may have one more subscription, of this name."""

@@ -1,0 +1,46 @@
+"""What is read from requests, and said to them, as HTTP has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from headwater.bridges.web.session import Portion
+
+GUARDED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}  # of all answers
+
+
+async def send_lines(response: web.StreamResponse, key: str, id: int, feed: Any, portion: Portion) -> None:
+    """Events as server-sent ones."""
+    lines = [b"event: dropped\ndata: %d\n\n" % portion.dropped] if portion.dropped else []
+    lines += [
+        b"id: %b:%d\ndata: %b\n\n" % (key.encode(), number, data)
+        for number, data in enumerate(portion.events, portion.first)
+    ]
+    await response.write(b"".join(lines))
+    feed.acknowledge(portion.first - 1)  # what a client had before that, it need not ask for again
+
+
+def bearer(request: web.Request) -> str:
+    """The token that a request shows, if it does."""
+    kind, _, rest = request.headers.get("Authorization", "").partition(" ")
+    return rest.strip() if kind.lower() == "bearer" else ""
+
+
+def problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    """An answer that says what is wrong."""
+    return web.json_response({"error": why}, status=status, headers={**GUARDED, **(headers or {})})
+
+
+def value_of(text: str) -> Any:
+    """A parameter in an address: JSON, or else text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError):
+        return text
+
+
+__all__ = ["GUARDED", "bearer", "problem", "send_lines", "value_of"]
