@@ -119,19 +119,20 @@ class Subscription(Pulling[E_co]):
         self._caught: type[BaseException] = Exception if dispatcher is None or dispatcher.inline else BaseException
         self._in_order = _order(options)
         self._progress = progress_of(self)  # if it is durable
-        # Whether an event can be handed over at once, without letter and queue.
-        self._plain = (
+        # Whether an event can be handed over at once, without queue; and without letter.
+        self._prompt = (
             self._calm
             and not self._late
             and self._progress is None
             and dispatcher is not None
             and dispatcher.inline
-            and not (options.coroutine or options.before or options.after or options.batch or options.about)
+            and not (options.coroutine or options.before or options.after or options.batch)
             and options.priority is None
             and options.lifetime is None
             and options.rate is None
             and options.order != "timestamp"
         )
+        self._plain = self._prompt and not options.about
         self._by_time = by_time = options.order == "timestamp"  # sources are to say how far time has come
         self._steadily = False  # whether it relies on it that times of publication do not go back
         progress = self._progress

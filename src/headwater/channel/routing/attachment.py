@@ -9,7 +9,7 @@ from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.options.expression import Expression
 from headwater.channel.reports.counters import Counts
 from headwater.channel.routing.counts import Judged, Readings
-from headwater.channel.routing.fast_path import HandlerBypass
+from headwater.channel.routing.fast_path import AboutBypass, HandlerBypass
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.past import Recollection, own_flows
 from headwater.channel.routing.route import Bystander, Entry, Lineup, Quick, Ready
@@ -62,6 +62,7 @@ class Attachment:
         self.repeated = 0  # events that came as they were published, and had come with the past already
         self.withheld = 0  # events that its entry passed, and that were not for it; less those that came in the end
         self._bypass: HandlerBypass | None = None
+        self._receiver: AboutBypass | None = None
         # The last event of each source before this epoch; by number, since another may get its id.
         self.points: dict[int, tuple[str, int]] = {}
         self._since: dict[Lineup, tuple[Judged, int]] = {}  # what each had counted before, and how many were direct
@@ -88,6 +89,15 @@ class Attachment:
         if self._bypass is None and self.subscription._plain:
             self._bypass = HandlerBypass(self)
         return self._bypass
+
+    @property
+    def receiver(self) -> HandlerBypass | None:
+        """The fast path of what comes from other nodes, also to a handler that is told more than the event."""
+        if self.subscription._plain:
+            return self.bypass
+        if self._receiver is None and self.subscription._prompt:
+            self._receiver = AboutBypass(self)
+        return self._receiver
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         limiter = self._limiter

@@ -6,6 +6,9 @@ is waited for: the event is encoded (and so checked), numbered and handed over. 
     a function that takes events in the publisher's thread    `HandlerBypass`, below
     a lane to one other node, for all or for filtered events  `LaneBypass`, in federation/send/bypass.py
 
+What comes from another node takes it also where an interest has to be looked at, or the function is told more than the
+event (`AboutBypass`): the way there is longer, and none of that is in machine code.
+
 **Who decides?** `Lineup.renewed` (route.py) sees that all there is to do with an event is up to one member, and puts
 that member's `BypassRoute` into the `Route`. When a source takes up the route, `Flow.take` asks `for_flow` for the
 bypass of that source: it is in `flow.bypass` until the next route, and None while there is more to do than that.
@@ -39,12 +42,12 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.concurrency.reentrancy import DEPTH, NEST, runs
+from headwater.channel.routing.letter import Letter
 from headwater.errors import HeadwaterError
 from headwater.native.python.publish import BypassSlots
 
 if TYPE_CHECKING:
-    from headwater.channel.routing.contract import RoutedChannel
-    from headwater.channel.routing.letter import Letter
+    from headwater.channel.routing.contract import RoutedChannel, RoutedSource
     from headwater.channel.routing.route import Flow, Ready
     from headwater.match.counters import Ledger
 
@@ -126,6 +129,7 @@ class HandlerMember(Protocol):
     def form(self) -> Any: ...
     @property
     def cls(self) -> Any: ...
+    def about(self, letter: Letter) -> Any: ...
 
 
 class HandlerBypass(Bypass):
@@ -183,7 +187,35 @@ class HandlerBypass(Bypass):
         if self.items or self.blocks_bypass:
             self.after_bypass()
 
-    def call_all(self, records: Sequence[bytes], put_off: Callable[[int], None]) -> int:
+    def receive(self, record: bytes, source: RoutedSource, seq: int, stamp: int) -> bool:
+        """Hand over one event from another node, then lay the token down; False if it is none."""
+        try:
+            NEST.append(None)
+            try:
+                event = self.read(record, source, seq, stamp)
+            except HeadwaterError:
+                return False
+            try:
+                self.handler(event)
+            except Exception as error:
+                self.subscription._handler_failed(error, event)
+            else:
+                if self.blocks_bypass and self.subscription._failures:
+                    self.subscription._went_well()
+        finally:
+            try:
+                self.token.append(None)
+            finally:
+                NEST.pop()
+        if self.items or self.blocks_bypass:
+            self.after_bypass()
+        return True
+
+    def read(self, record: bytes, source: RoutedSource, seq: int, stamp: int) -> Any:
+        """The event of a record that has come from another node."""
+        return self.decode(record)
+
+    def call_all(self, records: Sequence[Any], put_off: Callable[[int], None]) -> int:
         """Hand over many, then lay the token down; how many were no events. If the sink is paused or cancelled in the
         middle, `put_off` is called with the number of those that were handed over, before the token is back."""
         malformed = 0
@@ -197,7 +229,7 @@ class HandlerBypass(Bypass):
             self.after_bypass()
         return malformed
 
-    def _hand_over(self, records: Sequence[bytes]) -> tuple[int, int]:
+    def _hand_over(self, records: Sequence[Any]) -> tuple[int, int]:
         """Call the handler for these, as long as the mailbox delivers (a handler may pause or close it): how many had
         no event in them, and how many are done with. Failures are the subscription's, as on the slow path."""
         handler, decode, blocked, malformed = self.handler, self.decode, self.blocks_bypass, 0
@@ -226,6 +258,29 @@ class HandlerBypass(Bypass):
         return malformed, len(records) - length_hint(rest)
 
 
+class AboutBypass(HandlerBypass):
+    """To a function that is told more than the event: for what comes from other nodes, as letters."""
+
+    __slots__ = ("_decode", "_letter")
+
+    def __init__(self, member: HandlerMember) -> None:
+        super().__init__(member)
+        self._letter: Any = None
+        self._decode, self.decode = self.decode, self._open
+        self.handler = partial(self._tell, self.handler)
+
+    def read(self, record: bytes, source: RoutedSource, seq: int, stamp: int) -> Any:
+        self._letter = Letter(None, record, source, seq, stamp, 0, source.priority)
+        return self._decode(record)
+
+    def _open(self, letter: Letter) -> Any:
+        self._letter = letter
+        return self._decode(letter.record)
+
+    def _tell(self, handler: Callable[[Any, Any], Any], event: Any) -> None:
+        handler(event, self.attachment.about(self._letter))
+
+
 def _failed(member: HandlerMember, error: Exception, event: Any) -> None:
     """Machine code has caught what a handler raised: go on as in the `except` clause that it has none of."""
     context, type = error.__context__, member.channel.type
@@ -240,4 +295,5 @@ def _failed(member: HandlerMember, error: Exception, event: Any) -> None:
 
 
 runs(HandlerBypass.call, lambda variables: variables["self"].mailbox)
+runs(HandlerBypass.receive, lambda variables: variables["self"].mailbox)
 runs(HandlerBypass._hand_over, lambda variables: variables["self"].mailbox)

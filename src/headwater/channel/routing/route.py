@@ -192,6 +192,7 @@ class Route:
     alone: tuple[Entry, ...]
     bypass: BypassRoute | None = None  # if all there is to do is to call one function, or to put events on a list
     width: int = 0  # how many subscriptions an event is evaluated for
+    sole: Entry | None = None  # the only one there is, if it is no interest that runs alone
 
 
 EMPTY = Route((), None, ())
@@ -382,7 +383,8 @@ class Lineup:
         elif not always and not alone and 0 < len(self._keys) <= FEW:
             bypass = self._common()
         width = sum(entry.width for entry in (*always, *alone)) + self._matched_width
-        return Route(always, matching, alone, bypass, width)
+        sole = next(iter((*always, *self._keys))) if not alone and len(always) + len(self._keys) == 1 else None
+        return Route(always, matching, alone, bypass, width, sole)
 
     def _common(self) -> BypassRoute | None:
         """The fast path of the one member that all matched entries have: to a list, for events that any of them wants.

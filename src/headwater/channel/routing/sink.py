@@ -55,6 +55,7 @@ class Sink(Protocol):
     _calm: bool  # what is accepted goes into the queue as it is
     _late: bool  # it begins with the past of other nodes
     _plain: bool  # an event can be handed over at once
+    _prompt: bool  # the same with what is known of it
     _failures: int
     _starters: Ready
 

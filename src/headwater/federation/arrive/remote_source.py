@@ -14,7 +14,7 @@ from headwater.channel.queues.forms import fitting
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
-from headwater.channel.routing.fast_path import HandlerBypass
+from headwater.channel.routing.fast_path import AboutBypass, HandlerBypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
 from headwater.errors import FrameError, HeadwaterError
@@ -304,14 +304,15 @@ class RemoteSource(AcknowledgedSource):
         if not events.number:
             self._deliver_past(events)
             return
-        if events.tags is None and self._plan is None and self._bypass(events.records, last, events.number, events):
+        direct = events.tags is None
+        if direct and self._plan is None and self._bypass(events.records, events.seqs, events.stamps, events.number):
             return
         events = self._sound(events)
         records = events.records if self._plan is None else self._convert(events)
-        converted = events.tags is None and records and self._plan is not None
-        if converted and self._bypass(records, last, events.number, events):
-            return
         seqs, tags = events.seqs, events.tags
+        converted = direct and records and self._plan is not None
+        if converted and self._bypass(records, seqs, events.stamps, events.number, last):
+            return
         ready: Ready = []
         now, priority = perf_counter_ns(), self.priority
         flow: Any = self._flow
@@ -458,8 +459,7 @@ class RemoteSource(AcknowledgedSource):
         if not bad and not unasked:
             return events
         if bad:
-            self.malformed += len(bad)
-            self._offences.note(self.peer.id, f"{len(bad)} records of {self} that are not of its type")
+            self._offend(len(bad))
         keep = [at for at in range(len(records)) if at not in bad and at not in unasked]
         seqs, stamps = [events.seqs[at] for at in keep], [events.stamps[at] for at in keep]
         kept = None if tags is None else [tags[at] for at in keep]
@@ -515,50 +515,93 @@ class RemoteSource(AcknowledgedSource):
         if self.channel.node._ordered:
             self.channel.node._release()
 
-    def _bypass(self, records: Sequence[bytes], last: int, number: int, events: Events | None = None) -> bool:
-        """By the fast path, straight to the one function that wants everything, if that is open; `events` is where the
-        records are from, if there are several."""
-        flow = self._flow
+    def _bypass(
+        self, records: Sequence[bytes], seqs: Sequence[int], stamps: Sequence[int], number: int, last: int = 0
+    ) -> bool:
+        """By the fast path, straight to the one function that wants these, if that is open; the frame is up to event
+        `last`, if that is not the last of these."""
+        flow: Any = self._flow
         if self.way_in is not None or flow.bypass is None:
             return False
         with self.lock:
             bypass: Any = flow.bypass
-            if bypass is None or self.closed or self.live or not bypass.try_take():
+            judges = flow.judged is not None
+            if bypass is None or self.closed or self.live or (judges and self._unsound(records)):
                 return False
+            if not bypass.try_take():
+                return False
+            last = last or seqs[-1]
             if not self._arrived(number, last, len(records)):
                 bypass.give_back()
                 return True
-            flow.seen += len(records)
             if self.reached is not None:
                 self.reached.reach(0, last)
-        malformed = bypass.call_all(records, lambda handled: self._put_off(bypass, events, records, handled))
+            flow.seen += len(records)
+            if judges and len(wanted := flow.wanted(records)) < len(records):
+                if not wanted:
+                    bypass.give_back()
+                    return True
+                records, seqs, stamps = ([each[at] for at in wanted] for each in (records, seqs, stamps))
+        letters = partial(self._letters, records, seqs, stamps)
+        put_off = partial(self._put_off, bypass, letters)
+        malformed = bypass.call_all(letters() if isinstance(bypass, AboutBypass) else records, put_off)
         if malformed:
-            self.malformed += malformed
-            self._offences.note(self.peer.id, f"{malformed} records of {self} that are not of its type")
+            self._offend(malformed)
         return True
 
-    def _put_off(self, bypass: HandlerBypass, events: Events | None, records: Sequence[bytes], handled: int) -> None:
-        """The sink was paused, or cancelled, in the middle of a frame: the rest of it waits in its queue."""
-        if events is None:
-            return
-        now, attachment, rest = perf_counter_ns(), bypass.attachment, range(handled, len(records))
-        letters = [
-            Letter(None, records[at], self, events.seqs[at], events.stamps[at], now, self.priority) for at in rest
-        ]
-        bypass.subscription._put_off([(attachment, letter, 1, 0, inf) for letter in letters])
+    def _offend(self, records: int) -> None:
+        """So many were not what they were said to be."""
+        self.malformed += records
+        self._offences.note(self.peer.id, f"{records} records of {self} that are not of its type")
 
-    def one(self, number: int, seq: int, frame: bytes | memoryview) -> bool:
-        """A frame of one event, straight to the one function that wants everything, if that is how things are."""
-        if self._flow.bypass is None or self._plan is not None or self.way_in is not None:
+    def _unsound(self, records: Sequence[bytes]) -> bool:
+        """Whether some may be no records of the channel's type: no interest is to read these."""
+        return self._plan is None and self._check is not None and bool(self._check(records))
+
+    def _letters(self, records: Sequence[bytes], seqs: Sequence[int], stamps: Sequence[int]) -> list[Letter]:
+        now, priority = perf_counter_ns(), self.priority
+        return [
+            Letter(None, record, self, seq, stamp, now, priority)
+            for record, seq, stamp in zip(records, seqs, stamps, strict=True)
+        ]
+
+    def _put_off(self, bypass: HandlerBypass, letters: Callable[[], list[Letter]], handled: int) -> None:
+        """The sink was paused, or cancelled, in the middle of a frame: the rest of it waits in its queue."""
+        bypass.subscription._put_off([(bypass.attachment, letter, 1, 0, inf) for letter in letters()[handled:]])
+
+    def one(self, number: int, seq: int, stamp: int, frame: bytes | memoryview) -> bool:
+        """A frame of one event, straight to the one function that wants it, if that is how things are: as `_bypass`,
+        without all that many need."""
+        flow: Any = self._flow
+        if flow.bypass is None or self._plan is not None or self.way_in is not None or self.track is not None:
             return False
-        if self.track is not None or number != self.frame + 1 or not seq:
+        if number != self.frame + 1 or not seq:
             return False
         if frame[0] != BODY:
-            return self._bypass((bytes(frame[EVENT_AT:]),), seq, number)
-        if self._header is None:
+            record = bytes(frame[EVENT_AT:])
+        elif self._header is None:
             return False
-        record = self._header[len(frame) + (HEADER_SIZE - EVENT_AT)] + frame[EVENT_AT:]
-        return self._bypass((record,), seq, number)
+        else:
+            record = self._header[len(frame) + (HEADER_SIZE - EVENT_AT)] + frame[EVENT_AT:]
+        with self.lock:
+            bypass: Any = flow.bypass
+            judges = flow.judged is not None
+            if bypass is None or self.closed or self.live or (judges and self._unsound((record,))):
+                return False
+            if not bypass.try_take():
+                return False
+            if not self._arrived(number, seq, 1):
+                bypass.give_back()
+                return True
+            if self.reached is not None:
+                self.reached.reach(0, seq)
+            flow.seen += 1
+            if judges and not flow.wanted((record,)):
+                bypass.give_back()
+                return True
+        if not bypass.receive(record, self, seq, stamp):
+            self._offend(1)
+        return True
 
     def deliver_batch(self, frame: Batch) -> None:
         """A frame of rows."""

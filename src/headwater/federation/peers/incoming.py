@@ -83,9 +83,9 @@ class Incoming(Outgoing):
         """A frame from the other end; FrameError if it is not one."""
         self.heard = monotonic()
         if frame[0] in ONE_EVENT and len(frame) >= wire.EVENT_AT:
-            sid, number, seq, _ = wire.event_head(frame, 1)
+            sid, number, seq, stamp = wire.event_head(frame, 1)
             source = self.remote_sources.get(sid)
-            if source is not None and source.one(number, seq, frame):
+            if source is not None and source.one(number, seq, stamp, frame):
                 self._came(source, 1)
                 return
         message = wire.decode(frame)
