@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from headwater.channel.annotations import Answering, Answers, Shared
     from headwater.channel.contract import NodeContract
+    from headwater.channel.questions.asker import Asker
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
     from headwater.types import Event
@@ -87,6 +88,7 @@ class Channel(Generic[E]):
         self.stage_entry: Entry | None = None
         # Whether what sources state of their events holds for the derived ones too.
         self.keeps_facts = interest is None or interest.output is None
+        self._asker: Asker | None = None  # of its questions; made with the first
 
     def flows(self) -> Iterator[Flow]:
         """Of every source whose events come through here."""
@@ -517,13 +519,18 @@ class Channel(Generic[E]):
 
         Raises NoAnswerer where there is nobody, AnswerError where who was asked has failed, Unanswered when the time is
         over, and Busy where too many questions are open."""
-        return await self.node._questions().ask(self, event, timeout, to, answers)
+        return await self._asks().ask(event, timeout, to, answers)
 
     def ask_and_wait(
         self, event: Any, *, timeout: float, to: Literal["one", "all"] = "one", answers: Any = None
     ) -> Any:
         """As `ask`, for a thread, which waits."""
-        return self.node._questions().ask_and_wait(self, event, timeout, to, answers)
+        return (self._asker or self._asks()).ask_and_wait(event, timeout, to, answers)
+
+    def _asks(self) -> Asker:
+        if self._asker is None:
+            self._asker = self.node._questions().asker(self)
+        return self._asker
 
     def answer(
         self,

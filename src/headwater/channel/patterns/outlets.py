@@ -60,7 +60,7 @@ class _Results:
         self.lifetime = expression_of(options.lifetime, type, "lifetime")
 
     def about(self, letter: Letter) -> About:
-        return About(letter, self.channel.name, self.subscription.epoch, self.subscription.name)
+        return letter.about(self.channel.name, self.subscription.epoch, self.subscription.name)
 
 
 class Delivered:

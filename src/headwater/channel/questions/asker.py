@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import count
-from secrets import token_hex
+from secrets import randbits
+from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.concurrency.bounded_queue import ABSENT, UNKNOWN
+from headwater.channel.options.subscribe import check_seconds
+from headwater.channel.questions.asked import Asked
 from headwater.channel.questions.forms import (
     ANSWERS,
-    MOST,
     QUESTIONS,
     Reply,
     answer_class,
     answer_type,
+    asking,
     question_type,
 )
 from headwater.errors import (
@@ -42,55 +44,6 @@ if TYPE_CHECKING:
 
 OPEN = 4096  # questions of one channel that wait for answers at once
 RECHECK = 0.05  # seconds after which somebody who has waited so long looks who is still there
-Place = tuple[str, int]  # a node, and which run of it
-
-
-class Asked:
-    """One question: where it went, and what has come back."""
-
-    __slots__ = (
-        "again",
-        "bell",
-        "done",
-        "event",
-        "expected",
-        "failure",
-        "first",
-        "number",
-        "open_end",
-        "places",
-        "replies",
-    )
-
-    def __init__(self, number: int, event: Any, *, first: bool) -> None:
-        self.number, self.event, self.first = number, event, first
-        self.places: set[Place] = set()  # where it went, and from where not everything has come back
-        self.expected: dict[str, int] = {}  # by node, how many there have it
-        self.open_end = False  # it went where nobody can tell who has it
-        self.replies: dict[tuple[str, str], Reply] = {}
-        self.again = False
-        self.failure: BaseException | None = None
-        self.done = False
-        self.bell: Callable[[], object] = lambda: None
-
-    def finish(self) -> None:
-        if not self.done:
-            self.done = True
-            self.bell()
-
-    def answered(self) -> Reply | None:
-        return next((reply for reply in self.replies.values() if reply.error is None), None)
-
-    def settle(self, node: str) -> None:
-        """Somebody of a node has said something: whether all have that are to."""
-        if self.first and self.answered() is not None:
-            self.finish()
-            return
-        said = sum(1 for each, _ in self.replies if each == node)
-        if said >= self.expected.get(node, 1):
-            self.places = {place for place in self.places if place[0] != node}
-        if not self.places and not self.open_end:
-            self.finish()
 
 
 class Asker:
@@ -102,49 +55,48 @@ class Asker:
                 f"channel {channel.name!r} has no type and carries bytes: expected one with a type; declare it with one"
             )
         self._node, self._channel = node, channel
-        self.id = f"{node.name}/{token_hex(8)}"
+        self.id = randbits(64)  # nobody else has it
         self.type = question_type(channel.type)
         self._asked_type: EventType = channel.type
         self._class = channel.type.cls
-        self._make = self.type.binding.constructor
-        self._attrs = channel.type.binding.attrs
+        self._make = asking(channel.type)
         self._numbers = count(1)
         self.open: dict[int, Asked] = {}
         self.asked = self.answered = self.late = self.forged = self.repeated = 0
-        self._opening = threading.Lock()
-        self._lock = threading.Lock()  # what has become of questions
+        self._opening = Lock()
+        self._lock = Lock()  # what has become of questions
         self._source: Source | None = None
         self._sink: Any = None
-        self._known: tuple[object, list[BoundedQueue]] = None, []  # by route, where questions go
+        self._known: Any = None, None  # a route, and the one queue that leads to, if all questions go there
         self._answers: EventType | None = None
+        self._given: Any = None  # what was last given for that, and is that
 
     # ── asking ──
 
-    def ask_and_wait(self, event: Any, timeout: float, to: str, answers: Any) -> Any:
+    def ask_and_wait(self, event: Any, timeout: Any, to: str, answers: Any) -> Any:
         """Ask, and wait in this thread."""
-        asked, end = self._begin(event, to), monotonic() + timeout
-        bell = threading.Lock()
+        if timeout.__class__ is not float or not 1e-9 <= timeout < 1e9:
+            timeout = check_seconds("timeout", timeout)
+        end, bell = monotonic() + timeout, Lock()
         bell.acquire()
-        asked.bell = bell.release
+        asked = self._begin(event, timeout, to, answers, bell.release)
         try:
-            self._go(asked, answers, end)
             while not asked.done:
                 left = end - monotonic()
-                if left <= 0 or bell.acquire(timeout=min(left, RECHECK)):
+                if left <= 0 or bell.acquire(True, min(left, RECHECK)):
                     break
                 self._go(asked, answers, end)
         finally:
-            self.open.pop(asked.number, None)
-        return self._outcome(asked, timeout)
+            if asked.answer is None:
+                self.open.pop(asked.number, None)
+        return self._outcome(asked, timeout) if asked.answer is None else asked.answer
 
-    async def ask(self, event: Any, timeout: float, to: str, answers: Any) -> Any:
+    async def ask(self, event: Any, timeout: Any, to: str, answers: Any) -> Any:
         """Ask, and let the loop go on meanwhile."""
-        asked, end = self._begin(event, to), monotonic() + timeout
-        loop = asyncio.get_running_loop()
-        bell = asyncio.Event()
-        asked.bell = lambda: _ring(loop, bell)
+        timeout, loop = check_seconds("timeout", timeout), asyncio.get_running_loop()
+        end, bell = monotonic() + timeout, asyncio.Event()
+        asked = self._begin(event, timeout, to, answers, lambda: _ring(loop, bell))
         try:
-            self._go(asked, answers, end)
             while not asked.done:
                 left = end - monotonic()
                 if left <= 0:
@@ -156,10 +108,12 @@ class Asker:
                 if not asked.done:
                     self._go(asked, answers, end)
         finally:
-            self.open.pop(asked.number, None)
-        return self._outcome(asked, timeout)
+            if asked.answer is None:
+                self.open.pop(asked.number, None)
+        return self._outcome(asked, timeout) if asked.answer is None else asked.answer
 
-    def _begin(self, event: Any, to: str) -> Asked:
+    def _begin(self, event: Any, timeout: float, to: str, answers: Any, bell: Callable[[], object]) -> Asked:
+        """A question that is open, and has gone where it is to as far as that is known."""
         if to not in ("one", "all"):
             raise QuestionError(f"to: expected 'one' or 'all', found {to!r}")
         if len(self.open) >= OPEN:
@@ -167,23 +121,34 @@ class Asker:
                 f"channel {self._channel.name!r}: expected fewer than {OPEN:,} open questions, found so many; wait for "
                 "answers before asking more"
             )
-        asked = Asked(next(self._numbers), self._checked(event), first=to == "one")
-        self.open[asked.number] = asked
+        if not isinstance(event, self._class):
+            event = self._checked(event)
+        number, source, (route, queue) = next(self._numbers), self._source, self._known
+        asked = self.open[number] = Asked(number, event, to == "one", bell)
         self.asked += 1
+        try:
+            if source is not None and route is source._flow.route and answers is self._given:
+                node, run = queue.destination
+                if node:  # as a rule there is one place where all questions go
+                    asked.places = {node: run}
+                    source.publish(self._make(event, self.id, number, timeout, False))
+                    return asked
+            self._go(asked, answers, monotonic() + timeout)
+        except BaseException:
+            self.open.pop(number, None)
+            raise
         return asked
 
     def _checked(self, event: Any) -> Any:
-        """An instance of the channel's class."""
+        """An instance of the channel's class, of what is none."""
         try:
-            if isinstance(event, self._class):
-                return event
             return self._asked_type.from_dict(event)
         except (EncodeError, TypeError) as error:
             raise EncodeError("", f"channel {self._channel.name!r}: ask: {error}") from None
 
     def _go(self, asked: Asked, answers: Any, end: float) -> None:
         """Have it go where it is to, if it has not yet, or where it went is no more."""
-        if not self._opened(answers):
+        if (self._source is None or answers is not self._given) and not self._opened(answers):
             if not self._node._federated:
                 raise self._nobody()
             return
@@ -191,15 +156,13 @@ class Asker:
         assert source is not None
         if source.closed:
             raise ClosedError(f"channel {self._channel.name!r}: its questions are closed")
-        event = asked.event
-        values = [getattr(event, name) for name in self._attrs]
-        made = self._make(*values, self.id, asked.number, max(0.0, end - monotonic()), asked.again)
-        places, unknown = self._places(source, made)
+        made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), asked.again)
+        places, unknown = self._places(self._queues(source, made))
         if asked.places or asked.open_end:
             if not self._all_gone(asked, places):
                 return
             asked.again = True  # somebody else may answer
-            made = self._make(*values, self.id, asked.number, max(0.0, end - monotonic()), True)
+            made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), True)
         if not places and not unknown:
             if not self._node._federated and not asked.again:
                 raise self._nobody()
@@ -208,31 +171,28 @@ class Asker:
         self.repeated += asked.again
         source.publish(made)
 
-    def _all_gone(self, asked: Asked, present: set[Place]) -> bool:
+    def _all_gone(self, asked: Asked, present: dict[str, int]) -> bool:
         """Who of those that have a question is gone; whether nobody is left and somebody else may be asked."""
         with self._lock:
-            for place in asked.places - present:
-                asked.places.discard(place)
-                if not asked.first and len(asked.replies) < MOST:
-                    node = place[0]
-                    error = AnswerError(f"node {node!r} is gone, and had not answered", node)
-                    asked.replies[node, ""] = Reply(node, "", error=error)
+            for node, run in asked.places.items():
+                if present.get(node) != run:
+                    asked.gone(node)
             if asked.done or asked.places or asked.open_end:
                 return False
             if not asked.first:
                 asked.finish()
             return asked.first
 
-    def _places(self, source: Source, made: Any) -> tuple[set[Place], bool]:
+    def _places(self, queues: Iterable[BoundedQueue]) -> tuple[dict[str, int], bool]:
         """Where a question would go: which runs of which nodes; and whether also where that is not known."""
-        places: set[Place] = set()
+        places: dict[str, int] = {}
         unknown = False
-        for queue in self._queues(source, made):
+        for queue in queues:
             place = queue.destination
             if place == UNKNOWN:
                 unknown = True
             elif place != ABSENT:
-                places.add(place if place[0] else (self._node.name, 0))
+                places[place[0] or self._node.name] = place[1]
         return places, unknown
 
     def _queues(self, source: Source, made: Any) -> Iterable[BoundedQueue]:
@@ -241,61 +201,55 @@ class Asker:
         route = flow.route
         if route.matching is not None or route.alone or source.channel.derived:
             return flow.reaches(self.type.encode(made))
-        known = self._known
-        if known[0] is not route:
-            known = self._known = route, list(flow.reaches(self.type.encode(made)))
-        return known[1]
+        found = list(flow.reaches(self.type.encode(made)))
+        if len(found) == 1:
+            self._known = route, found[0]
+        return found
 
     # ── answers ──
 
     def _take(self, event: Any, about: About) -> None:
         """What somebody says to a question of this one."""
-        with self._lock:
-            self._judge(event, about._source)
-
-    def _judge(self, event: Any, source: Any) -> None:
-        asked = self.open.get(event.number)
-        if asked is None or asked.done:
-            self.late += 1
-            return
+        source = about._source
         node = source.node
-        if not (asked.open_end or source.origin or any(place[0] == node for place in asked.places)):
-            self.forged += 1
-            return
-        if (node, event.who) in asked.replies or len(asked.replies) >= MOST:
-            self.forged += 1
-            return
-        error = None
-        if event.answer is None:
-            error = AnswerError(f"{event.who!r} of node {node!r} has failed: {event.problem}", node, event.who)
-        asked.expected.setdefault(node, min(MOST, max(1, event.answerers)))
-        asked.replies[node, event.who] = Reply(node, event.who, event.answer, error)
-        asked.settle(node)
+        with self._lock:
+            asked = self.open.get(event.number)
+            if asked is None or asked.done:
+                self.late += 1
+            elif not (node in asked.places or asked.open_end or source.origin):
+                self.forged += 1
+            elif asked.first and not asked.replies and (answer := event.answer) is not None:
+                asked.answer, asked.done = answer, True  # as a rule; else as `take` says
+                asked.bell()
+                self._answered(asked)
+            elif not asked.take(node, event):
+                self.forged += 1
+            elif asked.answer is not None:
+                self._answered(asked)
+
+    def _answered(self, asked: Asked) -> None:
+        """Who waits for it has been told."""
+        self.open.pop(asked.number, None)
+        self.answered += 1
 
     def _outcome(self, asked: Asked, timeout: float) -> Any:
-        """What the asker is given, or raised, now that nothing more is waited for."""
+        """What the asker is given, or raised, now that nothing more is waited for, and there is not just one answer."""
         if asked.failure is not None:
             raise asked.failure
-        replies = list(asked.replies.values())
+        replies, silent = list(asked.replies.values()), asked.silent()
         if not asked.first:
-            if not replies and not asked.places and not asked.open_end:
+            if not replies and not silent and not asked.open_end:
                 raise self._nobody()
-            silent = sorted({node for node, _ in asked.places})
             late = [
                 Reply(node, "", error=AnswerError(f"node {node!r} has not answered in {timeout:g} s", node))
                 for node in silent
             ]
             self.answered += any(reply.error is None for reply in replies)
             return [*replies, *late]
-        found = asked.answered()
-        if found is not None:
-            self.answered += 1
-            return found.answer
         if replies and replies[0].error is not None:
             raise replies[0].error
-        if not asked.places and not asked.open_end and not asked.again:
+        if not silent and not asked.open_end and not asked.again:
             raise self._nobody()
-        silent = sorted({node for node, _ in asked.places})
         whom = f"{', '.join(silent)} had it" if silent else "who had it is gone, and nobody else has come"
         raise Unanswered(f"channel {self._channel.name!r}: expected an answer within {timeout:g} s, found none; {whom}")
 
@@ -310,7 +264,9 @@ class Asker:
     def _opened(self, answers: Any) -> bool:
         """Whether it can ask: the type of answers is known, here or from who answers."""
         if self._source is not None:
-            if answers is not None and as_answers(answers) != self._answers:
+            if answers is None or as_answers(answers) == self._answers:
+                self._given = answers
+            else:
                 assert self._answers is not None
                 raise QuestionError(
                     f"channel {self._channel.name!r}: answers: expected {self._answers.name}, which its answers are, "
@@ -339,18 +295,19 @@ class Asker:
                 type=form,
                 dispatch="inline",
                 failures=0,
-                name=f"answers to {self.id}",
+                name=f"answers to {self._node.name}/{self.id:x}",
             )
             questions = self._node.channel(self._channel.name + QUESTIONS, self.type)
             self._answers = found
-            self._source = questions.source(f"questions of {self.id}", type=self.type)
+            self._source = questions.source(f"questions of {self._node.name}/{self.id:x}", type=self.type)
         return True
 
     def close(self, why: str) -> None:
         """Nobody asks any more; whoever waits is told."""
         for asked in list(self.open.values()):
-            asked.failure = ClosedError(f"channel {self._channel.name!r}: {why}")
-            asked.finish()
+            with self._lock:
+                asked.failure = ClosedError(f"channel {self._channel.name!r}: {why}")
+                asked.finish()
 
     def report(self) -> dict[str, int]:
         return {

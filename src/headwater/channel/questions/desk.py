@@ -15,6 +15,7 @@ from headwater.channel.questions.forms import (
     QUESTIONS,
     Question,
     answer_type,
+    asked,
     question_type,
 )
 from headwater.channel.questions.held import HeldAnswers
@@ -48,7 +49,14 @@ class Answering:
 
     def take_plain(self, event: Any) -> None:
         """One question, as it comes, by a function that wants to know no more of it."""
-        self.take(event, None)
+        desk = self._desk
+        try:
+            result = self._handler(desk.asked(event))
+        except Exception as error:
+            self._fail(event, None, error)
+            return
+        if not isinstance(result, desk.cls) or not desk.says(self, event, result):
+            self._succeed(event, None, result)
 
     def take(self, event: Any, about: About | None) -> None:
         """One question, by a plain function."""
@@ -124,11 +132,9 @@ class Desk:
                 f"channel {channel.name!r} has no type and carries bytes: expected one with a type; declare it with one"
             )
         self._node, self.name, self.answers = node, channel.name, answers
-        self._type = channel.type
-        self._make = channel.type.binding.constructor
-        self._attrs = channel.type.binding.attrs
+        self.asked = asked(channel.type)  # the question as its channel has it
         self._wide = question_type(channel.type)
-        self._form = answer_type(answers)
+        self._form, self.cls = answer_type(answers), answers.cls
         self._formed = self._form.binding.constructor
         self._questions = node.channel(channel.name + QUESTIONS, self._wide)
         self._channel = node.channel(channel.name + ANSWERS, self._form)
@@ -188,13 +194,9 @@ class Desk:
             del self._members[member.name]
         member.subscription.cancel(drain=True)
 
-    def asked(self, event: Any) -> Any:
-        """The question as its channel has it."""
-        return self._make(*[getattr(event, name) for name in self._attrs])
-
     def answer_of(self, result: Any) -> Any:
         """What a handler returned, as an answer; EncodeError if it is none."""
-        if isinstance(result, self.answers.cls):
+        if isinstance(result, self.cls):
             return result
         if not isinstance(result, dict):
             raise QuestionError(f"expected an answer of type {self.answers.name}, found {type(result).__name__}")
@@ -203,16 +205,29 @@ class Desk:
     def _count(self, event: Any, about: About | None) -> int:
         """How many here have this question: whose interest it satisfies, and who were here when it came."""
         members = list(self._members.values())
-        if len(members) <= 1:
-            return 1
         record = self._wide.encode(event)
-        return sum(each.had(about) and (each.interest is None or each.interest.test(record)) for each in members)
+        had = sum(each.had(about) and (each.interest is None or each.interest.test(record)) for each in members)
+        return max(1, had)
+
+    def says(self, member: Answering, event: Any, answer: Any) -> bool:
+        """As a rule one answers here, and it is known how to reach the asker: whether that is so, and it was."""
+        source, (route, known) = self._source, self._reached
+        if route is not source._flow.route or event.question_asker not in known or len(self._members) != 1:
+            return False
+        if source.closed:
+            return False
+        made = self._formed(event.question_asker, event.question_number, member.name, 1, "", answer)
+        try:
+            source.publish(made)
+        except EncodeError:
+            return False  # the asker is told
+        self.answered += 1
+        return True
 
     def say(self, member: Answering, event: Any, about: About | None, answer: Any, problem: str) -> None:
         """To the asker, and nobody else."""
-        made = self._formed(
-            event.question_asker, event.question_number, member.name, max(1, self._count(event, about)), problem, answer
-        )
+        answerers = 1 if len(self._members) <= 1 else self._count(event, about)
+        made = self._formed(event.question_asker, event.question_number, member.name, answerers, problem, answer)
         try:
             said = self._try(made)
         except EncodeError as error:
@@ -233,8 +248,8 @@ class Desk:
         if source.closed:
             return True
         route, known = self._reached
-        if route is not source._flow.route or made.to not in known:
-            now = source._flow.route
+        now = source._flow.route
+        if now is not route or made.to not in known:
             if next(iter(source._flow.reaches(self._form.encode(made))), None) is None:
                 return False
             self._reached = now, {*known, made.to} if now is route and len(known) < MOST else {made.to}

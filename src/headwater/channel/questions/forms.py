@@ -8,8 +8,10 @@ by an interest like any.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from headwater.errors import QuestionError
@@ -22,8 +24,8 @@ from headwater.types.model import BOOL, F64, TEXT, U16, U64, Field, Record
 QUESTIONS, ANSWERS = ".questions", ".answers"
 ERROR_LENGTH = 2000  # characters of an error's text
 MOST = 1024  # answers to one question that are kept, and answerers that a node may have for one channel
-_ASKING = (("question_asker", TEXT), ("question_number", U64), ("question_seconds", F64), ("question_again", BOOL))
-_ANSWERING = (("to", TEXT), ("number", U64), ("who", TEXT), ("answerers", U16), ("problem", TEXT))
+_ASKING = (("question_asker", U64), ("question_number", U64), ("question_seconds", F64), ("question_again", BOOL))
+_ANSWERING = (("to", U64), ("number", U64), ("who", TEXT), ("answerers", U16), ("problem", TEXT))
 
 
 @lru_cache(256)
@@ -52,6 +54,30 @@ def answer_class(channel_type: EventType) -> EventType:
     if field is None or not isinstance(field.type, Record):
         raise QuestionError(f"{channel_type.name}: expected a channel of answers, found none of their fields")
     return as_event_type(EventType(field.type))
+
+
+def asking(type: EventType) -> Callable[[Any, int, int, float, bool], Any]:
+    """What makes a question of an event: with who asks, under which number, for how many seconds, and whether again."""
+    make, attrs = question_type(type).binding.constructor, type.binding.attrs
+    if len(attrs) == 1:
+        value = attrgetter(*attrs)
+        return lambda event, asker, number, seconds, again: make(value(event), asker, number, seconds, again)
+    values = _values(attrs)
+    return lambda event, asker, number, seconds, again: make(*values(event), asker, number, seconds, again)
+
+
+def asked(type: EventType) -> Callable[[Any], Any]:
+    """What makes the event of a question."""
+    make, attrs = type.binding.constructor, type.binding.attrs
+    if len(attrs) == 1:
+        value = attrgetter(*attrs)
+        return lambda question: make(value(question))
+    values = _values(attrs)
+    return lambda question: make(*values(question))
+
+
+def _values(attrs: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*attrs) if attrs else lambda event: ()
 
 
 def _made(name: str, binding: Binding, more: tuple[tuple[str, Any], ...]) -> EventType:
@@ -99,5 +125,7 @@ __all__ = [
     "Reply",
     "answer_class",
     "answer_type",
+    "asked",
+    "asking",
     "question_type",
 ]

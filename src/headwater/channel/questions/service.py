@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.questions.asker import Asker
 from headwater.channel.questions.desk import Answering, Desk, answers_of
 from headwater.channel.services import Service
@@ -31,12 +30,6 @@ class Questions(Service):
         self._names: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    def ask_and_wait(self, channel: Channel, event: Any, timeout: Any, to: str, answers: Any) -> Any:
-        return self._asker(channel).ask_and_wait(event, check_seconds("timeout", timeout), to, answers)
-
-    async def ask(self, channel: Channel, event: Any, timeout: Any, to: str, answers: Any) -> Any:
-        return await self._asker(channel).ask(event, check_seconds("timeout", timeout), to, answers)
-
     def answer(
         self, channel: Channel, handler: Any, where: Any, *, answers: Any, name: str | None, options: dict[str, Any]
     ) -> Answering:
@@ -49,15 +42,14 @@ class Questions(Service):
                 self._names[channel.number] = channel.name
         return desk.join(handler, where, name=name, answers=type, options=options)
 
-    def _asker(self, channel: Channel) -> Asker:
-        found = self._askers.get(channel.number)
-        if found is None:
-            with self._lock:
-                found = self._askers.get(channel.number)
-                if found is None:
-                    found = self._askers[channel.number] = Asker(self._node, channel)
-                    self._names[channel.number] = channel.name
-        return found
+    def asker(self, channel: Channel) -> Asker:
+        """Who asks the questions of a channel here."""
+        with self._lock:
+            found = self._askers.get(channel.number)
+            if found is None:
+                found = self._askers[channel.number] = Asker(self._node, channel)
+                self._names[channel.number] = channel.name
+            return found
 
     @property
     def busy(self) -> bool:

@@ -21,6 +21,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import astuple
+
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.mailbox import Item, part_of
 from headwater.channel.queues.position_keys import key_of as log_key
@@ -557,7 +559,8 @@ class Progress:
 
     def about(self, items: list[Item], about: About) -> KeptAbout:
         """What is known of the event, or of the first of a batch, and of how often it came."""
-        return KeptAbout(self, about, items)
+        redelivered = any(self.in_doubt(item) for item in items)
+        return KeptAbout(*astuple(about), self, points_of(items), redelivered)
 
     def in_doubt(self, item: Item) -> bool:
         """Whether an event, or the first of a chunk, may have been handed over before this process began."""
@@ -574,13 +577,9 @@ class Progress:
 class KeptAbout(About):
     """What the service knows of an event that it delivers to a durable subscription."""
 
-    __slots__ = ("_redelivered", "points", "progress")
-
-    def __init__(self, progress: Progress, about: About, items: list[Item]) -> None:
-        for name in About.__slots__:
-            setattr(self, name, getattr(about, name))
-        self.progress, self.points = progress, points_of(items)
-        self._redelivered = any(progress.in_doubt(item) for item in items)
+    progress: Progress
+    points: dict[str, int]
+    _redelivered: bool
 
     @property
     def redelivered(self) -> bool:

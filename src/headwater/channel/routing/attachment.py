@@ -335,7 +335,7 @@ class Attachment:
         )
 
     def about(self, letter: Letter) -> About:
-        return About(letter, self.channel.name, self.epoch, self.subscription.name)
+        return letter.about(self.channel.name, self.epoch, self.subscription.name)
 
 
 class Stage(Bystander):

@@ -42,7 +42,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.concurrency.reentrancy import DEPTH, NEST, runs
-from headwater.channel.routing.letter import Letter
+from headwater.channel.routing.letter import About, Letter
 from headwater.errors import HeadwaterError
 from headwater.native.python.publish import BypassSlots
 
@@ -129,13 +129,14 @@ class HandlerMember(Protocol):
     def form(self) -> Any: ...
     @property
     def cls(self) -> Any: ...
-    def about(self, letter: Letter) -> Any: ...
+    @property
+    def epoch(self) -> int: ...
 
 
 class HandlerBypass(Bypass):
     """To a function that takes events in the publisher's thread. All sources of an attachment share it."""
 
-    __slots__ = ("attachment", "mailbox", "subscription")
+    __slots__ = ("attachment", "give", "mailbox", "names", "open", "subscription")
 
     remote = False
 
@@ -148,6 +149,8 @@ class HandlerBypass(Bypass):
         self.handler: Any = member.subscription._handler
         self.failed = partial(_failed, member)
         self.decode, self.cls = member.form.decode, member.form.cls
+        self.open, self.give = self.decode, self.handler  # the same of many
+        self.names: tuple[str, int, str] | None = None  # of where an event comes to, if its handler is told
         self.pending = self.judge = None
 
     def for_flow(self, flow: Flow) -> HandlerBypass:
@@ -187,21 +190,18 @@ class HandlerBypass(Bypass):
         if self.items or self.blocks_bypass:
             self.after_bypass()
 
-    def receive(self, record: bytes, source: RoutedSource, seq: int, stamp: int) -> bool:
-        """Hand over one event from another node, then lay the token down; False if it is none."""
+    def receive(self, event: Any, source: RoutedSource, seq: int, stamp: int) -> None:
+        """Hand over one event from another node; then lay the token down."""
         try:
             NEST.append(None)
-            try:
-                event = self.read(record, source, seq, stamp)
-            except HeadwaterError:
-                return False
-            try:
+            if (names := self.names) is None:
                 self.handler(event)
-            except Exception as error:
-                self.subscription._handler_failed(error, event)
             else:
-                if self.blocks_bypass and self.subscription._failures:
-                    self.subscription._went_well()
+                self.handler(event, About(source, seq, stamp, source.priority, *names))
+            if self.blocks_bypass and self.subscription._failures:
+                self.subscription._went_well()
+        except Exception as error:
+            self.subscription._handler_failed(error, event)
         finally:
             try:
                 self.token.append(None)
@@ -209,11 +209,6 @@ class HandlerBypass(Bypass):
                 NEST.pop()
         if self.items or self.blocks_bypass:
             self.after_bypass()
-        return True
-
-    def read(self, record: bytes, source: RoutedSource, seq: int, stamp: int) -> Any:
-        """The event of a record that has come from another node."""
-        return self.decode(record)
 
     def call_all(self, records: Sequence[Any], put_off: Callable[[int], None]) -> int:
         """Hand over many, then lay the token down; how many were no events. If the sink is paused or cancelled in the
@@ -232,7 +227,7 @@ class HandlerBypass(Bypass):
     def _hand_over(self, records: Sequence[Any]) -> tuple[int, int]:
         """Call the handler for these, as long as the mailbox delivers (a handler may pause or close it): how many had
         no event in them, and how many are done with. Failures are the subscription's, as on the slow path."""
-        handler, decode, blocked, malformed = self.handler, self.decode, self.blocks_bypass, 0
+        handler, decode, blocked, malformed = self.give, self.open, self.blocks_bypass, 0
         subscription, rest = self.subscription, iter(records)
         try:
             NEST.append(None)
@@ -261,24 +256,20 @@ class HandlerBypass(Bypass):
 class AboutBypass(HandlerBypass):
     """To a function that is told more than the event: for what comes from other nodes, as letters."""
 
-    __slots__ = ("_decode", "_letter")
+    __slots__ = ("_letter",)
 
     def __init__(self, member: HandlerMember) -> None:
         super().__init__(member)
         self._letter: Any = None
-        self._decode, self.decode = self.decode, self._open
-        self.handler = partial(self._tell, self.handler)
-
-    def read(self, record: bytes, source: RoutedSource, seq: int, stamp: int) -> Any:
-        self._letter = Letter(None, record, source, seq, stamp, 0, source.priority)
-        return self._decode(record)
+        self.open, self.give = self._open, self._give
+        self.names = member.channel.name, member.epoch, member.subscription.name
 
     def _open(self, letter: Letter) -> Any:
         self._letter = letter
-        return self._decode(letter.record)
+        return self.decode(letter.record)
 
-    def _tell(self, handler: Callable[[Any, Any], Any], event: Any) -> None:
-        handler(event, self.attachment.about(self._letter))
+    def _give(self, event: Any) -> None:
+        self.handler(event, self._letter.about(*self.names))
 
 
 def _failed(member: HandlerMember, error: Exception, event: Any) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from headwater.errors import SubscriptionError
 from headwater.late import np
 
@@ -37,6 +39,10 @@ class Letter:
     def derived(self, record: bytes) -> Letter:
         """What a transformation made of this event."""
         return Letter(None, record, self.source, self.seq, self.stamp, self.sent, self.priority)
+
+    def about(self, channel: str, epoch: int, subscription: str) -> About:
+        """What a handler of that subscription is told of it."""
+        return About(self.source, self.seq, self.stamp, self.priority, channel, epoch, subscription)
 
     def seen_as(self, event: Any) -> Letter:
         """The same, with what its sink is to see instead."""
@@ -158,14 +164,16 @@ class Marked(Rows):
         return Marked(self.origin, self.places[start:], self.records[start:], self.whole[start:])
 
 
-class About:
+class About(Struct, eq=False):
     """What the service knows of an event that it delivers: for handlers that take a second argument."""
 
-    __slots__ = ("_source", "_stamp", "channel", "epoch", "priority", "seq", "subscription")
-
-    def __init__(self, letter: Letter, channel: str, epoch: int, subscription: str) -> None:
-        self._source, self._stamp, self.seq, self.priority = letter.source, letter.stamp, letter.seq, letter.priority
-        self.channel, self.epoch, self.subscription = channel, epoch, subscription
+    _source: RoutedSource
+    seq: int
+    _stamp: int
+    priority: int
+    channel: str
+    epoch: int
+    subscription: str
 
     @property
     def source(self) -> str:

@@ -46,7 +46,7 @@ class RemoteFlow(Flow):
     interest that other nodes run in another way (`Entry.apart`) is asked here only of sources that do not: of others,
     what came because somebody else wants it is not for its members, who get theirs tagged."""
 
-    __slots__ = ("judged", "tags")
+    __slots__ = ("judged", "sieve", "tags")
 
     def take(self, route: Route) -> None:
         """Another route from here on: those that want everything are looked at one by one, if some are apart."""
@@ -57,25 +57,33 @@ class RemoteFlow(Flow):
             alone = (*route.alone, *(entry for entry in route.always if entry.apart))
             route = replace(route, always=always, alone=alone, bypass=None)
         super().take(route)
-        self.judged: Entry | None = None  # whose interest is to be looked at for what takes the fast path
-        if self.bypass is None and route.sole is not None and not self.source.closed:
+        # Whose interest is to be looked at for what takes the fast path, and how, once it was.
+        self.judged: Entry | None = None
+        self.sieve: Any = None
+        if self.bypass is None and route.sole is not None and not self.source.closed and self.source.log is None:
             self._receive(route.sole)
 
     def _receive(self, entry: Entry) -> None:
         """There is nothing else than this interest: if it is of one function, the fast path leads there."""
         if entry.apart or len(entry.members) != 1 or not isinstance(member := entry.members[0], Attachment):
             return
-        self.bypass = member.receiver
-        if self.route.matching is not None:
-            self.judged = entry
+        if self.route.matching is None:
+            self.bypass = member.receiver
+        elif member.form.plan is None:  # who has read an event has seen that all of its record is sound
+            self.bypass, self.judged = member.receiver, entry
+
+    def sift(self) -> Any:
+        """What tells from a record which interests want it, and counts; made when it is first needed."""
+        if self._match is None:
+            self._match = self.route.matching.counting_in(self._totals, self.ledger)
+        self.sieve = self._match
+        return self.sieve
 
     def wanted(self, records: Sequence[bytes]) -> list[int]:
         """Which of these records, which are sound and counted, go on by the fast path."""
         entry = self.judged
         assert entry is not None
-        match = self._match
-        if match is None:
-            match = self._match = self.route.matching.counting_in(self._totals, self.ledger)
+        match = self.sieve or self.sift()
         found = [at for at, record in enumerate(records) if entry in match(record)]
         self.spread += len(records) - len(found)
         self.passed[entry] = self.passed.get(entry, 0) + len(found)

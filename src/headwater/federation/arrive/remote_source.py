@@ -573,7 +573,8 @@ class RemoteSource(AcknowledgedSource):
         """A frame of one event, straight to the one function that wants it, if that is how things are: as `_bypass`,
         without all that many need."""
         flow: Any = self._flow
-        if flow.bypass is None or self._plan is not None or self.way_in is not None or self.track is not None:
+        bypass = flow.bypass
+        if bypass is None or self._plan is not None or self.way_in is not None or self.track is not None:
             return False
         if number != self.frame + 1 or not seq:
             return False
@@ -583,12 +584,12 @@ class RemoteSource(AcknowledgedSource):
             return False
         else:
             record = self._header[len(frame) + (HEADER_SIZE - EVENT_AT)] + frame[EVENT_AT:]
+        try:
+            event = bypass.decode(record)  # an interest reads only what is sound
+        except HeadwaterError:
+            return False
         with self.lock:
-            bypass: Any = flow.bypass
-            judges = flow.judged is not None
-            if bypass is None or self.closed or self.live or (judges and self._unsound((record,))):
-                return False
-            if not bypass.try_take():
+            if bypass is not flow.bypass or self.closed or self.live or not bypass.try_take():
                 return False
             if not self._arrived(number, seq, 1):
                 bypass.give_back()
@@ -596,11 +597,13 @@ class RemoteSource(AcknowledgedSource):
             if self.reached is not None:
                 self.reached.reach(0, seq)
             flow.seen += 1
-            if judges and not flow.wanted((record,)):
-                bypass.give_back()
-                return True
-        if not bypass.receive(record, self, seq, stamp):
-            self._offend(1)
+            if (entry := flow.judged) is not None:
+                if entry not in (flow.sieve or flow.sift())(record):
+                    flow.spread += 1
+                    bypass.give_back()
+                    return True
+                flow.passed[entry] = flow.passed.get(entry, 0) + 1
+        bypass.receive(event, self, seq, stamp)
         return True
 
     def deliver_batch(self, frame: Batch) -> None:
