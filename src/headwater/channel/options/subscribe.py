@@ -410,8 +410,6 @@ def check_priority(what: str, priority: object) -> None:
 
 def check_seconds(what: str, value: object, *, zero: bool = False) -> float:
     """A number of seconds, or a timedelta, as a float."""
-    if value.__class__ is float and 1e-9 <= value < 1e9:  # type: ignore[operator]
-        return value  # type: ignore[return-value]
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     shortest = 0 if zero else 1e-9  # times are kept to the nanosecond
     if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and shortest <= seconds < 1e9:

@@ -560,7 +560,8 @@ class Progress:
     def about(self, items: list[Item], about: About) -> KeptAbout:
         """What is known of the event, or of the first of a batch, and of how often it came."""
         redelivered = any(self.in_doubt(item) for item in items)
-        return KeptAbout(*astuple(about), self, points_of(items), redelivered)
+        known: tuple[Any, ...] = astuple(about)
+        return KeptAbout(*known, self, points_of(items), redelivered)
 
     def in_doubt(self, item: Item) -> bool:
         """Whether an event, or the first of a chunk, may have been handed over before this process began."""

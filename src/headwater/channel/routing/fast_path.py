@@ -149,7 +149,8 @@ class HandlerBypass(Bypass):
         self.handler: Any = member.subscription._handler
         self.failed = partial(_failed, member)
         self.decode, self.cls = member.form.decode, member.form.cls
-        self.open, self.give = self.decode, self.handler  # the same of many
+        self.open: Any = self.decode  # the same of many
+        self.give: Any = self.handler
         self.names: tuple[str, int, str] | None = None  # of where an event comes to, if its handler is told
         self.pending = self.judge = None
 
@@ -256,20 +257,20 @@ class HandlerBypass(Bypass):
 class AboutBypass(HandlerBypass):
     """To a function that is told more than the event: for what comes from other nodes, as letters."""
 
-    __slots__ = ("_letter",)
+    __slots__ = ("_letter", "_names")
 
     def __init__(self, member: HandlerMember) -> None:
         super().__init__(member)
         self._letter: Any = None
+        self._names = self.names = member.channel.name, member.epoch, member.subscription.name
         self.open, self.give = self._open, self._give
-        self.names = member.channel.name, member.epoch, member.subscription.name
 
     def _open(self, letter: Letter) -> Any:
         self._letter = letter
         return self.decode(letter.record)
 
     def _give(self, event: Any) -> None:
-        self.handler(event, self._letter.about(*self.names))
+        self.handler(event, self._letter.about(*self._names))
 
 
 def _failed(member: HandlerMember, error: Exception, event: Any) -> None:
