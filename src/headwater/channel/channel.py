@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from headwater.channel.annotations import Answering, Answers, Shared
     from headwater.channel.contract import NodeContract
-    from headwater.channel.questions.asker import Asker
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
     from headwater.types import Event
@@ -88,7 +87,7 @@ class Channel(Generic[E]):
         self.stage_entry: Entry | None = None
         # Whether what sources state of their events holds for the derived ones too.
         self.keeps_facts = interest is None or interest.output is None
-        self._asker: Asker | None = None  # of its questions; made with the first
+        self._asker: Any = None  # of its questions; made with the first
 
     def flows(self) -> Iterator[Flow]:
         """Of every source whose events come through here."""
@@ -527,7 +526,7 @@ class Channel(Generic[E]):
         """As `ask`, for a thread, which waits."""
         return (self._asker or self._asks()).ask_and_wait(event, timeout, to, answers)
 
-    def _asks(self) -> Asker:
+    def _asks(self) -> Any:
         if self._asker is None:
             self._asker = self.node._questions().asker(self)
         return self._asker

@@ -11,6 +11,8 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import astuple
+
 from headwater.channel.groups.distribution import Handed
 from headwater.channel.queues.mailbox import Item
 from headwater.channel.routing.letter import About, Letter
@@ -49,14 +51,10 @@ class Dealt(Letter):
         self.number, self.done, self.redelivered = number, done, redelivered
 
 
-class DealtAbout(About):
+class DealtAbout(About, kw_only=True):
     """What is known of an event that was handed to a member of a group."""
 
-    __slots__ = ("_again",)
-
-    def __init__(self, letter: Letter, channel: str, epoch: int, subscription: str) -> None:
-        super().__init__(letter, channel, epoch, subscription)
-        self._again = isinstance(letter, Dealt) and letter.redelivered
+    _again: bool
 
     @property
     def redelivered(self) -> bool:
@@ -172,7 +170,8 @@ class GroupMember(Subscription[Any]):
             done(numbers)
 
     def _about(self, attachment: Attachment, letter: Letter, items: list[Item]) -> About:
-        return DealtAbout(letter, attachment.channel.name, attachment.epoch, self.name)
+        about: tuple[Any, ...] = astuple(attachment.about(letter))
+        return DealtAbout(*about, _again=isinstance(letter, Dealt) and letter.redelivered)
 
     # ── the end, and what it cannot ──
 

@@ -561,7 +561,7 @@ class Progress:
         """What is known of the event, or of the first of a batch, and of how often it came."""
         redelivered = any(self.in_doubt(item) for item in items)
         known: tuple[Any, ...] = astuple(about)
-        return KeptAbout(*known, self, points_of(items), redelivered)
+        return KeptAbout(*known, progress=self, points=points_of(items), _redelivered=redelivered)
 
     def in_doubt(self, item: Item) -> bool:
         """Whether an event, or the first of a chunk, may have been handed over before this process began."""
@@ -575,7 +575,7 @@ class Progress:
         return bool(letter.source.resent(seq))
 
 
-class KeptAbout(About):
+class KeptAbout(About, kw_only=True):
     """What the service knows of an event that it delivers to a durable subscription."""
 
     progress: Progress
