@@ -31,7 +31,7 @@ class Done(Event, name="floods.Done"):
     by: str
 
 
-EVE: Any = "eve/0"  # who asks, as nobody is called
+EVE = 1  # who asks, as nobody is called
 QUESTION, ANSWER = question_type(as_event_type(Job)), answer_type(as_event_type(Done))
 
 
@@ -100,7 +100,7 @@ def test_answers_to_what_was_never_asked_are_counted_and_gone(make: Nodes) -> No
     shop.channel("c", Job).answer(lambda job: Done("shop"), answers=Done)
     jobs = desk.channel("c", Job)
     assert jobs.ask_and_wait(Job(1), timeout=GUARD, answers=Done) == Done("shop")
-    made = desk.services["questions"]._asker(jobs).id  # somebody who answers knows it
+    made = desk.services["questions"].asker(jobs).id  # somebody who answers knows it
     flood = eve.channel("c.answers", ANSWER).source("flood")
     assert desk.until(lambda: "flood@eve" in desk.remote_sources("c.answers"), GUARD) and desk.ready(GUARD)
     for number in range(2000):
@@ -140,7 +140,7 @@ def test_who_may_not_answer_is_not_believed_whatever_it_says(make: Nodes, author
     asking.start()
     counts = lambda: desk.report().services.get("questions", {}).get("c", {})  # noqa: E731
     eventually(lambda: counts().get("open") == 1)
-    made = desk.services["questions"]._asker(jobs).id
+    made = desk.services["questions"].asker(jobs).id
     forged = eve.channel("c.answers", ANSWER).source("forged")
     for number in range(200):
         forged.publish(

@@ -87,9 +87,11 @@ class Asker:
                     break
                 self._go(asked, answers, end)
         finally:
-            if asked.answer is None:
-                self.open.pop(asked.number, None)
-        return self._outcome(asked, timeout) if asked.answer is None else asked.answer
+            self.open.pop(asked.number, None)
+        if asked.answer is None:
+            return self._outcome(asked, timeout)
+        self.answered += 1
+        return asked.answer
 
     async def ask(self, event: Any, timeout: Any, to: str, answers: Any) -> Any:
         """Ask, and let the loop go on meanwhile."""
@@ -108,9 +110,11 @@ class Asker:
                 if not asked.done:
                     self._go(asked, answers, end)
         finally:
-            if asked.answer is None:
-                self.open.pop(asked.number, None)
-        return self._outcome(asked, timeout) if asked.answer is None else asked.answer
+            self.open.pop(asked.number, None)
+        if asked.answer is None:
+            return self._outcome(asked, timeout)
+        self.answered += 1
+        return asked.answer
 
     def _begin(self, event: Any, timeout: float, to: str, answers: Any, bell: Callable[[], object]) -> Asked:
         """A question that is open, and has gone where it is to as far as that is known."""
@@ -221,16 +225,8 @@ class Asker:
             elif asked.first and not asked.replies and (answer := event.answer) is not None:
                 asked.answer, asked.done = answer, True  # as a rule; else as `take` says
                 asked.bell()
-                self._answered(asked)
             elif not asked.take(node, event):
                 self.forged += 1
-            elif asked.answer is not None:
-                self._answered(asked)
-
-    def _answered(self, asked: Asked) -> None:
-        """Who waits for it has been told."""
-        self.open.pop(asked.number, None)
-        self.answered += 1
 
     def _outcome(self, asked: Asked, timeout: float) -> Any:
         """What the asker is given, or raised, now that nothing more is waited for, and there is not just one answer."""
