@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -94,6 +95,11 @@ class Costs:
         terminalreporter.write_line(f"{sum(c for c, _ in rest):8.1f} {sum(c for _, c in rest):8.1f}  {len(rest)} more")
         both = [cost for _, cost in rows]
         terminalreporter.write_line(f"{sum(c for c, _ in both):8.1f} {sum(c for _, c in both):8.1f}  all")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests are there to the end."""
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,6 +40,11 @@ _ROOT = Path(__file__).parents[2]
 _PID = struct.Struct("i")
 _REQUEST = 1 << 16  # bytes that a request may have
 _ENDING = 60.0  # seconds in which a thread that is about to end has ended
+_COLLECTION = (
+    10_000,
+    20,
+    20,
+)  # new objects after which those are looked through; how often that is before older ones are
 _SUBREAPER = 36  # Linux's PR_SET_CHILD_SUBREAPER
 _LOCK = threading.Lock()
 AVAILABLE = sys.platform == "linux"
@@ -203,8 +208,15 @@ def load() -> None:
     for machine_code in (runtime.imports, library.code, few.code):
         machine_code()
     _warm(worker.Count(maker="nursery", n=3), worker.Seen(badge=3, level=0.5, room="nursery"))
+    settle()
+
+
+def settle() -> None:
+    """What there is now stays, and is not looked through again for what nobody has any more; nor is all else as often
+    as in a program that runs on and on. The same holds in processes that are forked."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_COLLECTION)
 
 
 def serve() -> None:

@@ -17,6 +17,7 @@ TEXT = """
     partition by maker measures y.maker as maker, y.n as n
 """
 NAME = "found"
+KEEP = 10.0  # seconds after which what a mill that was killed may yet say is waited for no more; the next is a new one
 
 
 def expected(folder: Path) -> set[tuple[str, int]]:
@@ -46,7 +47,7 @@ def begin(made: World, name: str) -> None:
         made.open("mill", log={"channels": "test.**"})
         made["mill"]("flow", channel="test.count", source="mill", maker=f"m{made.life(name)}", path=made.path("flow"))
     elif name == "home":
-        made.open("home", seeds=["mill"], state=True, log={"channels": NAME})
+        made.open("home", seeds=["mill"], state=True, log={"channels": NAME}, keep=KEEP)
         made["home"]("pattern", name=NAME, text=TEXT, at="home")
     else:
         made.open("desk", seeds=["home", "mill"], state=True)
@@ -103,7 +104,7 @@ def open_absence(made: World, name: str) -> None:
         made.open("mill", log={"channels": "test.**"})
         made["mill"]("flow", channel="test.count", source="mill", maker=f"m{made.life(name)}", path=made.path("flow"))
     else:
-        made.open("home", seeds=["mill"], state=True, log={"channels": NAME})
+        made.open("home", seeds=["mill"], state=True, log={"channels": NAME}, keep=KEEP)
         made["home"]("matches", name=NAME, text=ABSENT, path=made.path("home.log"), durable=False)
         made["home"]("pattern", name=NAME, text=ABSENT, at="home")
 

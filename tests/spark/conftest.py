@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,13 @@ import pytest
 
 from headwater.spark.session import session
 
+ANSI = "spark.sql.ansi.enabled"
 # Spark notes the place in a program of every operation on a column, for messages about errors of programs: seven calls
 # to Java instead of one.
 UNTRACED = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+# Spark writes Java for each plan and compiles it, which pays over many rows. Tests have few, and many plans.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +38,12 @@ def spark(java_errors: Path) -> Iterator[Any]:
         made = session(
             "headwater-tests",
             master="local[2]",
-            **{"spark.sql.session.timeZone": "America/New_York", "spark.driver.memory": "1g", **UNTRACED},
+            **{
+                "spark.sql.session.timeZone": "America/New_York",
+                "spark.driver.memory": "1g",
+                **UNTRACED,
+                **INTERPRETED,
+            },
         )
     yield made
     made.stop()
@@ -53,10 +62,35 @@ def _standard_error(path: Path) -> Iterator[None]:
             os.close(own)
 
 
+@contextmanager
+def _settings(spark: Any, given: Mapping[str, str]) -> Iterator[None]:
+    """Of the session of all tests, for a while."""
+    before = {name: spark.conf.get(name) for name in given}
+    for name, value in given.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+@pytest.fixture
+def compiled(spark: Any) -> Iterator[None]:
+    """Plans become Java, as for everybody else: where a test is of what Spark makes of an expression."""
+    with _settings(spark, COMPILED):
+        yield
+
+
+@pytest.fixture
+def both_modes(spark: Any) -> Iterator[None]:
+    """For a test that changes Spark's mode itself."""
+    with _settings(spark, {ANSI: "true"}):
+        yield
+
+
 @pytest.fixture(params=["true", "false"], ids=["ansi", "not-ansi"])
 def ansi(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
     """Runs a test in both of Spark's modes."""
-    before = spark.conf.get("spark.sql.ansi.enabled")
-    spark.conf.set("spark.sql.ansi.enabled", request.param)
-    yield request.param
-    spark.conf.set("spark.sql.ansi.enabled", before)
+    with _settings(spark, {ANSI: request.param}):
+        yield request.param

@@ -39,6 +39,7 @@ def rows(spark: Any, events: list[tuple[dict[str, Any], EventContext]]) -> Any:
     return made
 
 
+@pytest.mark.usefixtures("compiled", "both_modes")
 def test_random_filters_agree_with_the_interpreter(spark: Any, events: Any, rows: Any) -> None:
     cases = sample(programs.predicates(RICH, libm=False, depth=4), PROGRAMS)
     cases += sample(programs.filters(RICH, **STRAIGHT), PROGRAMS // 2)
@@ -58,6 +59,7 @@ def test_random_filters_agree_with_the_interpreter(spark: Any, events: Any, rows
                 assert not wrong, (ansi, sql.text, case.program.body, events[wrong[0]], expected[i][wrong[0]])
 
 
+@pytest.mark.usefixtures("compiled")
 def test_filters_for_where_pass_the_same_events(spark: Any, events: Any, rows: Any) -> None:
     """Where only true matters, the shorter Column may exchange null and false, and nothing else."""
     cases = sample(programs.predicates(RICH, libm=False, depth=3), PROGRAMS // 3)
@@ -79,6 +81,7 @@ def expressions(draw: st.DrawFn) -> tuple[Expr, dict[str, Any]]:
     return draw(programs.expressions(builder, draw(st.sampled_from(TYPES)), 3, features=features)), values
 
 
+@pytest.mark.usefixtures("compiled", "both_modes")
 def test_random_expressions_have_the_same_values(spark: Any, events: Any, rows: Any) -> None:
     """To the bit: 0.0 is not -0.0 here."""
     drawn = sample(expressions(), VALUES)

@@ -289,11 +289,13 @@ def plain(make: Callable[[], list[Expr]]) -> Callable[[], list[Case]]:
 MADE = {make.__name__: plain(make) for make in (operators, nested, comparisons, casts, functions, arrays)}
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("made", MADE)
 def test_extremes(rows: Any, made: str, ansi: str) -> None:
     check(rows, MADE[made])
 
 
+@pytest.mark.usefixtures("compiled")
 def test_sets_and_maps(rows: Any, ansi: str) -> None:
     check(rows, sets)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headwater import Interest
@@ -47,6 +48,7 @@ def accepted(cases: list[programs.Case]) -> list[Interest]:
     return made
 
 
+@pytest.mark.usefixtures("compiled")
 def test_all_four_agree_on_random_types_events_and_programs(spark: Any) -> None:
     kinds: set[str] = set()
     for record, events, cases in sample(worlds(), TYPES):

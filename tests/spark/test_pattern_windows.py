@@ -139,6 +139,7 @@ def _variants(chance: random.Random) -> list[model.Pattern]:
     return found
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("seed", range(rounds(1, 20)))
 def test_window_functions_find_what_the_definition_says(spark: Any, seed: int) -> None:
     chance = random.Random(seed)

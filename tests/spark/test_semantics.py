@@ -55,6 +55,7 @@ def _lower(i: int, case: Case) -> tuple[str, Outputs | None]:
     return outputs.passes, outputs
 
 
+@pytest.mark.usefixtures("compiled")
 def test_as_columns(spark: Any, ansi: str) -> None:
     for part in chunks(AS_COLUMN, 60):
         selected = []
