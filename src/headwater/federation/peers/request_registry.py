@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from headwater.errors import FederationError, FrameError
 from headwater.federation.wire.requests import Reply, Request, decoder, kind_of
 from headwater.version import VERSION
@@ -70,7 +68,7 @@ class RequestRegistry:
         """The same for several, all or none; calling what is returned takes them away again."""
         made: dict[str, tuple[Callable[[bytes], Any], Answer]] = {}
         for type, answer in requests:
-            kind = str(msgspec.inspect.type_info(type).tag)  # type: ignore[attr-defined]
+            kind = str(type.__struct_config__.tag)
             if kind in self._known or kind in made:
                 raise FederationError(
                     f"node {self._node}: requests {kind!r} are answered already; each type is, by one"

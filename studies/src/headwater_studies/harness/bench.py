@@ -61,9 +61,10 @@ class Bench:
         return quick if self.quick else full
 
     def turns(self, what: str, runs: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-        """Everybody's figure of every round, taking turns; a first round to warm up is not counted."""
+        """Everybody's figure of every round, taking turns; a first round to warm up is not counted, and is left out where
+        figures do not matter."""
         found: dict[str, list[float]] = {name: [] for name in runs}
-        for number in range(self.rounds + 1):
+        for number in range(1 if self.quick else 0, self.rounds + 1):
             for name, run in runs.items():
                 value = run()
                 if number:
