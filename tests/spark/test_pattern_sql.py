@@ -28,7 +28,7 @@ def doors(spark: Any) -> Iterator[None]:
     spark.catalog.dropTempView("doors")
 
 
-@pytest.mark.usefixtures("doors")
+@pytest.mark.usefixtures("doors", "compiled")  # Spark cannot tell of its tables otherwise
 def test_all_but_the_matches_is_sparks(spark: Any) -> None:
     found = sql(
         spark,
