@@ -40,11 +40,7 @@ _ROOT = Path(__file__).parents[2]
 _PID = struct.Struct("i")
 _REQUEST = 1 << 16  # bytes that a request may have
 _ENDING = 60.0  # seconds in which a thread that is about to end has ended
-_COLLECTION = (
-    10_000,
-    20,
-    20,
-)  # new objects after which those are looked through; how often that is before older ones are
+_COLLECTION = 10_000, 20, 20  # new objects after which those are looked through; how often, before older ones are
 _SUBREAPER = 36  # Linux's PR_SET_CHILD_SUBREAPER
 _LOCK = threading.Lock()
 AVAILABLE = sys.platform == "linux"

@@ -61,8 +61,8 @@ class Bench:
         return quick if self.quick else full
 
     def turns(self, what: str, runs: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-        """Everybody's figure of every round, taking turns; a first round to warm up is not counted, and is left out where
-        figures do not matter."""
+        """Everybody's figure of every round, taking turns. A first round to warm up is not counted; a quick study has
+        none."""
         found: dict[str, list[float]] = {name: [] for name in runs}
         for number in range(1 if self.quick else 0, self.rounds + 1):
             for name, run in runs.items():
