@@ -1,14 +1,15 @@
 """What is seen of a move: the pause of a sink that moves to and fro between two nodes under 10,000 events a second.
 
-python benchmarks/moving.py [--quick] [sink source questions mqtt web]
+python benchmarks/moving.py [--quick] [sink source groups questions mqtt web]
 
 A lab logs what it publishes, in a process of its own; a durable sink moves between two nodes of this process, over
 loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
 it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
 sink was at, taken by turns with the moves.
 
-What a source's move costs (`moving_sources.py`) and what a question and its answer take is measured too
-(`moving_questions.py`), and what bridges carry (`bridges.py`):
+What a source's move costs is measured too (`moving_sources.py`); what a group of four sinks handles, beside a queue
+group of NATS (`moving_groups.py`); what a question and its answer take (`moving_questions.py`), and what bridges carry
+(`bridges.py`):
 messages of MQTT into a handler, and a hundred WebSockets with a filter each.
 """
 
@@ -25,6 +26,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import bridges
+import moving_groups
 import moving_questions
 import moving_sources
 from headwater import Node, Reliable
@@ -133,6 +135,7 @@ def moving(report: Report, quick: bool) -> None:
 CASES: dict[str, Callable[[Report, bool], None]] = {
     "sink": moving,
     "source": moving_sources.moving,
+    "groups": moving_groups.groups,
     "questions": moving_questions.asking,
     "mqtt": bridges.mqtt,
     "web": bridges.web,

@@ -31,11 +31,7 @@ class Handed(NamedTuple, Generic[T]):
     redelivered: bool
 
 
-class _Waiting(NamedTuple, Generic[T]):
-    number: int
-    event: T
-    key: Hashable
-    redelivered: bool
+_Waiting = tuple[int, T, Hashable, bool]  # its number, the event, its key, and whether it is redelivered
 
 
 class _Seat(Generic[T]):
@@ -105,8 +101,8 @@ class Distribution(Generic[T]):
 
     def held(self) -> list[T]:
         """All events that are not acknowledged, whoever has them."""
-        return [item.event for seat in self._seats.values() for item in seat.has.values()] + [
-            item.event for item in self._waiting
+        return [item[1] for seat in self._seats.values() for item in seat.has.values()] + [
+            item[1] for item in self._waiting
         ]
 
     def join(self, member: str, credit: int) -> list[Handed[T]]:
@@ -147,9 +143,8 @@ class Distribution(Generic[T]):
             del self._seats[member]
         for item in returned.values():
             self._lay_down(item)
-        self._waiting.extendleft(
-            returned[number]._replace(redelivered=True) for number in sorted(returned, reverse=True)
-        )
+        for number in sorted(returned, reverse=True):
+            self._waiting.appendleft((*returned[number][:3], True))
         return self._hand_out()
 
     def knows(self, member: str) -> bool:
@@ -159,13 +154,27 @@ class Distribution(Generic[T]):
     def put(self, event: T, key: Hashable = None) -> list[Handed[T]]:
         """One more event; who asks `is_full` before bounds what waits."""
         self._numbers += 1
-        self._waiting.append(_Waiting(self._numbers, event, key, False))
+        self._waiting.append((self._numbers, event, key, False))
         return self._hand_out()
+
+    def place(self, event: T) -> tuple[str, int] | None:
+        """As `put`, for an event without a key, where nothing waits: who has it, and by which number. None if it is to
+        be `put`: nobody has room, or others come first."""
+        if self._waiting:
+            return None
+        seat = self._free()
+        if seat is None:
+            return None
+        self._numbers = number = self._numbers + 1
+        self._turns += 1
+        seat.last = self._turns
+        seat.has[number] = number, event, None, False
+        return seat.name, number
 
     def put_again(self, event: T, key: Hashable = None) -> list[Handed[T]]:
         """The same for one that somebody may have had, of whom nothing is known here any more."""
         self._numbers += 1
-        self._waiting.append(_Waiting(self._numbers, event, key, True))
+        self._waiting.append((self._numbers, event, key, True))
         return self._hand_out()
 
     def acknowledge(self, member: str, numbers: Iterable[int]) -> tuple[list[T], list[Handed[T]]]:
@@ -178,8 +187,9 @@ class Distribution(Generic[T]):
         for number in numbers:
             item = seat.has.pop(number, None)
             if item is not None:
-                done.append(item.event)
-                self._lay_down(item)
+                done.append(item[1])
+                if item[2] is not None:
+                    self._lay_down(item)
         if seat.retired and not seat.has:
             del self._seats[member]
         return done, (self._hand_out() if done and self._waiting else [])
@@ -201,7 +211,7 @@ class Distribution(Generic[T]):
         blocked: set[Hashable] = set()
         while waiting:
             item = waiting.popleft()
-            key = item.key
+            key = item[2]
             seat = None if key in blocked else self._free() if key is None else self._owner(key)
             if seat is None:
                 kept.append(item)
@@ -211,8 +221,8 @@ class Distribution(Generic[T]):
                 continue
             self._turns += 1
             seat.last = self._turns
-            seat.has[item.number] = item
-            made.append(Handed(seat.name, item.number, item.event, item.redelivered))
+            seat.has[item[0]] = item
+            made.append(Handed(seat.name, item[0], item[1], item[3]))
         if kept:
             waiting.extendleft(reversed(kept))
         return made
@@ -251,8 +261,8 @@ class Distribution(Generic[T]):
 
     def _lay_down(self, item: _Waiting[T]) -> None:
         """A member has one event of its key less."""
-        if item.key is not None:
-            owned = self._owners.get(item.key)
+        if item[2] is not None:
+            owned = self._owners.get(item[2])
             if owned is not None and owned.outstanding:
                 owned.outstanding -= 1
 

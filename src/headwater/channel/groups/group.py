@@ -7,7 +7,7 @@ Sources of other nodes are no business of this one: their nodes decide. A seat i
 subscription of this node (`member.py`), or one elsewhere, behind whatever carries events there.
 
 `_lock` is held while it is decided who gets something, and while that is put into the queue of that one; never while a
-handler runs or something is sent. After it come the locks of mailboxes.
+handler runs or something is sent. The lock of a source may be held before it, and after it come those of mailboxes.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ class Seat(Protocol):
         """Events for it, under the lock of its group: what is to be dispatched then goes to `ready`."""
         ...
 
+    def hand_one(self, number: int, letter: Letter, ready: Ready) -> None:
+        """The same for a single one, which nobody has had."""
+        ...
+
 
 class Group:
     """Of one channel and name. When its last member is gone it is `over`."""
@@ -74,6 +78,7 @@ class Group:
         made = channel.type if interest is None or interest.output is None else interest.output
         self.type = made
         self._key: Callable[[Letter], Any] = _no_key if not terms.key or made is None else _reader(made, terms.key)
+        self.keyed = bool(terms.key)
         self.handed = self.redelivered = self.acknowledged = self.lost = self.forged = 0
 
     # ── members ──
@@ -204,6 +209,20 @@ class Group:
             self._give(self.distribution.put(letter, key), ready)
         dispatch_all(ready)
 
+    def try_now(self, letter: Letter, ready: Ready) -> bool:
+        """Hand an event over at once, past the mailbox, if nothing is before it; whether that was so. It may be called
+        under the lock of the event's source."""
+        mailbox = self.mailbox
+        if mailbox.items or mailbox.held or not mailbox.token or self.keyed:
+            return False
+        with self._lock:
+            placed = self.distribution.place(letter)
+            if placed is None:
+                return False
+            self.handed += 1
+            self._seats[placed[0]].hand_one(placed[1], letter, ready)
+        return True
+
     def _give(self, handed: list[Handed[Letter]], ready: Ready) -> None:
         """To the seats of those who get something; under the lock."""
         if len(handed) == 1:
@@ -252,11 +271,11 @@ class Intake(Bystander):
     bypass = None
 
     def __init__(self, group: Group) -> None:
-        self._mailbox, self.channel = group.mailbox, group.channel
+        self._mailbox, self.channel, self._try_now = group.mailbox, group.channel, group.try_now
         self._place: Any = _Place(group.channel)
 
     def accept(self, letter: Letter, ready: Ready) -> None:
-        if letter.source.local:
+        if letter.source.local and not self._try_now(letter, ready):
             mailbox = self._mailbox
             if not mailbox.put_quick(self._place, letter, 1, ready) and mailbox.put(
                 (self._place, letter, 1, 0, float("inf"))

@@ -6,13 +6,15 @@ there; each of these is told when the handler has returned, or has raised: it ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
 
+from headwater.channel.concurrency.reentrancy import NEST
 from headwater.channel.groups.distribution import Handed
 from headwater.channel.queues.mailbox import Item
 from headwater.channel.routing.letter import About, Letter
@@ -38,17 +40,39 @@ class Dealt(Letter):
 
     __slots__ = ("done", "number", "redelivered")
 
-    def __init__(self, letter: Letter, number: int, done: Done, *, redelivered: bool, source: Any = None) -> None:
-        super().__init__(
-            letter.event,
+    def __init__(
+        self,
+        record: Any,
+        source: Any,
+        seq: int,
+        stamp: int,
+        sent: int,
+        number: int,
+        done: Done,
+        *,
+        redelivered: bool,
+        event: Any = None,
+        priority: int = 0,
+    ) -> None:
+        self.event, self.record, self.source, self.seq = event, record, source, seq
+        self.stamp, self.sent, self.priority = stamp, sent, priority
+        self.number, self.done, self.redelivered = number, done, redelivered
+
+    @classmethod
+    def of(cls, letter: Letter, number: int, done: Done, *, redelivered: bool) -> Dealt:
+        """An event of this node."""
+        return cls(
             letter.record,
-            source or letter.source,
+            letter.source,
             letter.seq,
             letter.stamp,
             letter.sent,
-            letter.priority,
+            number,
+            done,
+            redelivered=redelivered,
+            event=letter.event,
+            priority=letter.priority,
         )
-        self.number, self.done, self.redelivered = number, done, redelivered
 
 
 class DealtAbout(About, kw_only=True):
@@ -84,6 +108,16 @@ class GroupMember(Subscription[Any]):
         self._pulled_items: list[Item] = []
         self._dealt = 0  # events that were handed to it
         super().__init__(*usual)
+        options, dispatcher = self._options, self._dispatcher
+        self._simple = (  # there is nothing to it but to call a function in the thread that brings events
+            dispatcher is not None
+            and dispatcher.inline
+            and not (options.coroutine or options.before or options.after or options.batch or options.about)
+            and options.priority is None
+            and options.lifetime is None
+            and options.rate is None
+            and self._asked[0].target.type is not None  # type: ignore[union-attr]
+        )
         self.id = f"{self.node.name}/{self.name}/{token_hex(8)}"
         self.credit: int = credit
         self.channel: Channel = self._asked[0].target  # type: ignore[assignment]
@@ -92,7 +126,13 @@ class GroupMember(Subscription[Any]):
 
     def hand(self, handed: list[Handed[Letter]], ready: Ready) -> None:
         """What this node's own sources have published, under the lock of the group."""
-        self.take([Dealt(each.event, each.number, self._done, redelivered=each.redelivered) for each in handed], ready)
+        self.take(
+            [Dealt.of(each.event, each.number, self._done, redelivered=each.redelivered) for each in handed], ready
+        )
+
+    def hand_one(self, number: int, letter: Letter, ready: Ready) -> None:
+        """The same for a single one."""
+        self.take((Dealt.of(letter, number, self._done, redelivered=False),), ready)
 
     def take(self, letters: Iterable[Dealt], ready: Ready) -> None:
         """Events that were handed to it, by whichever group."""
@@ -102,6 +142,48 @@ class GroupMember(Subscription[Any]):
         for letter in letters:
             self._dealt += 1
             self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
+
+    def run_now(self, letters: Sequence[Dealt]) -> int:
+        """Handle events in this thread, one after the other, if there is nothing to it but to call a function, and
+        nothing before them: how many; the rest is to be taken. Whoever handed them over is told by the caller."""
+        mailbox = self._mailbox
+        if not self._simple or mailbox.items or mailbox.held or mailbox.closed or mailbox.troubled:
+            return 0
+        attachment = next(iter(self._attachments.values()), None)
+        if attachment is None:
+            return 0
+        try:
+            mailbox.token.pop()
+        except IndexError:
+            return 0  # somebody else runs it
+        handled, decode, handler = 0, attachment.form.decode, self._handler
+        assert handler is not None
+        try:
+            NEST.append(None)
+            for letter in letters:
+                if mailbox.held or mailbox.closed:
+                    break
+                self._dealt += 1
+                self._delivered += 1
+                self._held = [(attachment, letter, 1, 0, inf)]
+                handled += 1
+                try:
+                    handler(decode(letter.record))
+                except Exception as error:
+                    self._handler_failed(error, letter)
+                else:
+                    if self._failures:
+                        self._went_well()
+            if handled:
+                self._timed((attachment, letters[handled - 1], 1, 0, inf))
+        finally:
+            self._held = []
+            try:
+                mailbox.token.append(None)
+            finally:
+                NEST.pop()
+        mailbox.after_bypass()
+        return handled
 
     def _done(self, numbers: list[int]) -> None:
         self._groups.acknowledge(self, numbers)

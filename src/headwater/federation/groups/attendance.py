@@ -15,7 +15,6 @@ from headwater.channel.groups.member import Dealt, GroupMember
 from headwater.channel.queues.forms import fitting
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.reports.tally import Fates
-from headwater.channel.routing.letter import Letter
 from headwater.errors import FrameError
 from headwater.federation.arrive.record_check import Check, check_of
 from headwater.federation.wire import group_messages as wire
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from headwater.types import EventType
     from headwater.types.evolution import Plan
 
-SAY = 32  # events after which it is said that they are handled, though others wait
+SAY = 64  # events after which it is said that they are handled, though others wait
 MOST_BYTES = 64 << 20  # of one event in pieces
 MOST_SOURCES = 65_536
 
@@ -59,6 +58,7 @@ class Attendance:
         self.member, self.peer, self.incarnation, self.lane = member, peer, incarnation, lane
         self.node, self._post = node, post
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # of who handles what has come, here and now
         self.accepted = False  # the other end has said that it is a member
         self.over = self.left = False
         self._early: list[wire.Deal] = []
@@ -105,16 +105,31 @@ class Attendance:
                     self._asked_again = self._received + 1
                     self._post(wire.Again(self.lane, self._received))
                 return
-            fresh = deal.events[self._received + 1 - deal.first :]
-            letters = [letter for each in fresh if (letter := self._letter(each)) is not None]
+            letters = self._letters(deal.events[self._received + 1 - deal.first :])
             if len(self._open) > self.member.credit:
                 raise FrameError(
                     f"group {self.member.group}: expected at most {self.member.credit} events that are not handled, "
                     f"found {len(self._open)}"
                 )
             self.came += len(letters)
-            self.member.take(letters, ready)
+            if not self._turn.acquire(blocking=False):
+                self.member.take(letters, ready)  # another thread is at what came before
+                letters = []
+        if letters:
+            self._run(letters, ready)
         dispatch_all(list(dict.fromkeys(ready)))
+
+    def _run(self, letters: list[Dealt], ready: Ready) -> None:
+        """Handle events here and now, as far as that can be; the rest goes into the member's queue, in order."""
+        try:
+            handled = 0
+            while handled < len(letters) and (more := self.member.run_now(letters[handled : handled + SAY])):
+                self.done([each.number for each in letters[handled : handled + more]])
+                handled += more
+            if handled < len(letters):
+                self.member.take(letters[handled:], ready)
+        finally:
+            self._turn.release()
 
     def _meet(self, sources: dict[int, str]) -> None:
         for number, name in sources.items():
@@ -123,28 +138,34 @@ class Attendance:
                     raise FrameError(f"group {self.member.group}: expected at most {MOST_SOURCES:,} sources")
                 self._sources[number] = StandIn(name, self.node, self.member.channel.name)
 
-    def _letter(self, dealt: wire.Dealt) -> Dealt | None:
-        """The next event, once it is complete; one that is none counts as handled, and is an offence."""
-        number, seq, stamp, record, again, more = dealt
-        self._received += 1
-        if self._piece or more:
-            self._piece.append(record)
-            if sum(map(len, self._piece)) > MOST_BYTES:
-                raise FrameError(f"group {self.member.group}: expected an event of at most {MOST_BYTES:,} bytes")
-            if more:
-                return None
-            record, self._piece = b"".join(self._piece), []
-        source = self._sources.get(number)
-        if source is None:
-            raise FrameError(f"group {self.member.group}: expected a source that was named before, found {number}")
-        if self._check is not None and self._check([record]):
-            raise FrameError(f"group {self.member.group}: a record that is not of its type")
-        if self._plan is not None:
-            record = self._plan.convert(record)
-        self._open.add(self._received)
-        delay = max(0, self.member.node._stamp() - stamp)
-        letter = Letter(None, record, source, seq, stamp, perf_counter_ns() - delay, 0)  # type: ignore[arg-type]
-        return Dealt(letter, self._received, self.done, redelivered=again)
+    def _letters(self, events: list[wire.Dealt]) -> list[Dealt]:
+        """The next events, those that are complete. What is none of the type is an offence."""
+        group, sources = self.member.group, self._sources
+        complete: list[tuple[int, wire.Dealt]] = []
+        for each in events:
+            self._received += 1
+            if self._piece or each[5]:
+                self._piece.append(each[3])
+                if sum(map(len, self._piece)) > MOST_BYTES:
+                    raise FrameError(f"group {group}: expected an event of at most {MOST_BYTES:,} bytes")
+                if each[5]:
+                    continue
+                each, self._piece = (*each[:3], b"".join(self._piece), *each[4:]), []
+            if each[0] not in sources:
+                raise FrameError(f"group {group}: expected a source that was named before, found {each[0]}")
+            complete.append((self._received, each))
+        if self._check is not None and self._check([each[3] for _, each in complete]):
+            raise FrameError(f"group {group}: a record that is not of its type")
+        self._open.update([number for number, _ in complete])
+        now, done, plan = perf_counter_ns(), self.done, self._plan
+        behind = now - self.member.node._stamp()
+        made = []
+        for number, (source, seq, stamp, record, again, _) in complete:
+            if plan is not None:
+                record = plan.convert(record)
+            sent = min(now, stamp + behind)
+            made.append(Dealt(record, sources[source], seq, stamp, sent, number, done, redelivered=again))
+        return made
 
     def done(self, numbers: list[int]) -> None:
         """The member has handled these."""

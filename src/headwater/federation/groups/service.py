@@ -177,7 +177,7 @@ class GroupLanes(Service):
         except HeadwaterError as error:
             self._drop(made)
             self._refused[member.id, made.peer, made.incarnation] = monotonic()
-            if member.refused.get(place) != str(error):
+            if not member.cancelled and not self._context.closing and member.refused.get(place) != str(error):
                 member.refused[place] = str(error)
                 log.warning(
                     "subscription %r is no member of group %r at node %s: %s",
@@ -251,6 +251,7 @@ class GroupLanes(Service):
             request.lane,
             request.credit,
             partial(self._post, peer.id),
+            peer.carry,
             asked=grant.asked,
         )
         self._seats[key] = seat, peer.incarnation

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import FrameError
 from headwater.federation.peers.description import describe
@@ -30,6 +30,16 @@ MOST_UNREAD_BYTES = 64 << 20  # the same, when it asks for more
 COMPRESS_BYTES = 512  # from which on frames are worth compressing
 
 
+class FrameMaker(Protocol):
+    """With whom something waits for a peer, beside the events of lanes."""
+
+    dirty: bool  # it is to be asked
+
+    def frames(self) -> list[bytes]:
+        """What waits, as frames; `building` is held. It is not dirty then."""
+        ...
+
+
 class Outgoing(PeerRecord):
     """The half of a peer that sends. `building` is held while frames are made of what waits."""
 
@@ -44,6 +54,7 @@ class Outgoing(PeerRecord):
         self.resumed = False  # the other end has said what it has: events may go
         self.building = threading.Lock()
         self.control: deque[bytes] = deque()
+        self.beside: deque[FrameMaker] = deque()  # of whom frames are made, beside the events, when it is time to send
         self.dirty: deque[Lane] = deque()
         self.barriers_due: deque[Crossing] = deque()
         self.reading: list[Lane] = []  # lanes that go on reading the log when others had their turn
@@ -71,6 +82,8 @@ class Outgoing(PeerRecord):
         with self.building:
             while control:
                 frames.append(control.popleft())
+            while self.beside:
+                frames += self.beside.popleft().frames()
             if not self.resumed:
                 return frames
             # What a barrier will say is settled before lanes are looked at: a question that is answered meanwhile puts
@@ -183,6 +196,15 @@ class Outgoing(PeerRecord):
             if len(self.control) > MOST_UNREAD:
                 link.close("it does not take the answers to what it asks")
 
+    def carry(self, maker: FrameMaker) -> None:
+        """Have frames made of what waits with somebody, when it is time to send; over the next link, if there is none
+        now."""
+        if not maker.dirty:
+            maker.dirty = True
+            self.beside.append(maker)
+        if self.link is not None:
+            self.send_soon()
+
     def trim(self, lane: Lane) -> None:
         with self.building:
             lane.trim()
@@ -249,4 +271,4 @@ def _compressed(frame: bytes, codec: Any) -> bytes:
     return wire.compress(frame, codec) if len(frame) >= COMPRESS_BYTES else frame
 
 
-__all__ = ["Outgoing", "new_memory"]
+__all__ = ["FrameMaker", "Outgoing", "new_memory"]

@@ -95,6 +95,11 @@ class PostRegistry:
         taker(peer, body)
 
 
+def frame_of(kind: str, body: bytes) -> bytes:
+    """A post as a frame, for who has it sent by itself."""
+    return wire.encode_control(Post(kind, body))
+
+
 def post(peer: Correspondent, kind: str, body: bytes) -> bool:
     """Say something to a peer's service; whether there is a link that may bring it there."""
     if peer.link is None:
@@ -103,4 +108,4 @@ def post(peer: Correspondent, kind: str, body: bytes) -> bool:
     return True
 
 
-__all__ = ["Allowance", "Bounded", "PostRegistry", "post"]
+__all__ = ["Allowance", "Bounded", "PostRegistry", "frame_of", "post"]
