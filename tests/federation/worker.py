@@ -115,9 +115,9 @@ class Flow(threading.Thread):
 
     What it may have published is in a file, which grows, and what `publish` has returned for in another one."""
 
-    def __init__(self, source: Any, maker: str, path: str, pace: int, many: bool) -> None:
+    def __init__(self, source: Any, maker: str, path: str, pace: int, many: bool, pause: float = PAUSE) -> None:
         super().__init__(daemon=True)
-        self.source, self.maker, self.pace, self.many = source, maker, pace, many
+        self.source, self.maker, self.pace, self.many, self.pause = source, maker, pace, many, pause
         self.n = 0
         self._done = os.open(f"{path}.{maker}", os.O_WRONLY | os.O_CREAT)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -129,7 +129,7 @@ class Flow(threading.Thread):
             self._publish()
 
     def _publish(self) -> None:
-        while not self.stopped.wait(PAUSE):
+        while not self.stopped.wait(self.pause):
             last = self.n + self.pace
             os.write(self._file, f"{self.maker} {last}\n".encode())  # at most so many are published if it is killed
             if self.many:
@@ -238,9 +238,11 @@ class Worker:
 
     # ── counting ──
 
-    def flow(self, channel: str, source: str, maker: str, path: str, pace: int = 5, many: bool = False) -> Any:
+    def flow(
+        self, channel: str, source: str, maker: str, path: str, pace: int = 5, many: bool = False, pause: float = PAUSE
+    ) -> Any:
         made = self.node.channel(channel, Count).source(source)
-        self.flows[maker] = Flow(made, maker, path, pace, many)
+        self.flows[maker] = Flow(made, maker, path, pace, many, pause)
         return True
 
     def flow_if_here(self, channel: str, source: str, maker: str, path: str) -> Any:

@@ -10,8 +10,10 @@ from headwater.channel.options.expression import Expression
 from headwater.channel.options.rate import check_rate
 from headwater.channel.options.subscribe import Options, check_label, check_priority, check_seconds, resolve_facts
 from headwater.channel.queues.forms import BytesForm, BytesIntake, Form, Intake
+from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
-from headwater.channel.routing.route import Rated
+from headwater.channel.routing.route import Rated, Ready
 from headwater.channel.routing.wiring import Wiring
 from headwater.channel.source import Source
 from headwater.channel.source_context import context_of
@@ -41,8 +43,10 @@ def advertise(
     zones: Any = None,
     context: Any = None,
     rate: Any = None,
+    ready: Ready | None = None,
 ) -> Source:
-    """A source of a channel; see `Channel.source`."""
+    """A source of a channel; see `Channel.source`. With `ready`, it is for the caller to tell durable sinks what they
+    have missed of it, when it holds no lock."""
     intake: Intake | BytesIntake
     if channel.type is None:
         if type not in (None, bytes) or facts is not None:
@@ -98,10 +102,35 @@ def advertise(
             dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
         )
         node._place_source(source)
+        if log is not None:
+            source.kept_key = source.home or key_of(node.name, log.id, name)
         node._wiring.advertise(source)
+        source.again = source.seq if log is not None else 0
+        durable = [] if log is None else _durable(channel)
+    if durable:
+        _catch_up(source, durable, ready)
     if period is not None:
         source._timer = node._timers.every(period, lambda due, missed: source.ask(), priority=priority)
     return source
+
+
+def _durable(channel: Channel) -> list[Attachment]:
+    """The durable sinks of a channel that are there; the wiring's lock is held."""
+    members = [member for entry in channel.entries.values() for member in entry.members]
+    return [each for each in members if isinstance(each, Attachment) and each.subscription._progress is not None]
+
+
+def _catch_up(source: Source, durable: list[Attachment], ready: Ready | None) -> None:
+    """Of a source that goes on with its log, durable sinks that were there before it have what they have missed."""
+    missed: Ready = [] if ready is None else ready
+    with source.between():
+        for attachment in durable:
+            attachment.catch_up(source, missed)
+    if ready is None:
+        for attachment in durable:
+            if (progress := attachment.subscription._progress) is not None:
+                progress.note_beginnings()
+        dispatch_all(missed)
 
 
 def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiring) -> Attachment:

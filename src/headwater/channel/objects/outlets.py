@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.objects.replicas import tells_time
 from headwater.channel.queues.mailbox import dispatch_all
-from headwater.channel.queues.position_keys import key_of
 from headwater.errors import ObjectError
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ class HasChannels(Protocol):
         """Channels whose names fit."""
         ...
 
+    def _add_source(self, channel: Channel[Any], name: str | None, **options: Any) -> Source[Any]: ...
+
 
 class ChannelOutlets:
     """Meets `Outlets`. One thread sends; sources may be made by others."""
@@ -74,7 +75,11 @@ class ChannelOutlets:
             if source is None or source.type != type:
                 if source is not None:
                     source.close()
-                source = self._sources[channel] = self._made(self._node.channel(channel, type), ready)
+                # Durable sinks of this node keep how far they are with it, where it is logged.
+                options: dict[str, Any] = dict.fromkeys(("type", "facts", "ask", "every"))
+                made = self._node.channel(channel, type)
+                source = self._node._add_source(made, SOURCE, **options, priority=0, ready=ready)
+                self._sources[channel] = source
                 if tells_time(channel):
                     source.come_to = partial(self._come_to, channel)
             with source.between():
@@ -92,25 +97,6 @@ class ChannelOutlets:
         found = self._sources.get(channel)
         if found is None or found.type != type:
             self.open(channel, type, 0)
-
-    def _made(self, channel: Channel[Any], ready: Ready) -> Source[Any]:
-        """The source of a channel. Where it is logged, durable sinks of this node keep how far they are, and read from
-        the log what they have missed: those that are there, now; those that come later, as they come."""
-        with self._node._wiring.lock:
-            source = channel.source(SOURCE)
-            if source.log is None:
-                return source
-            source.kept_key, source.again = key_of(self._node.name, source.log.id, SOURCE), source.seq
-            there = [
-                attachment
-                for subscription in self._node.subscriptions.values()
-                for (each, _), attachment in subscription._attachments.items()
-                if each is channel
-            ]
-        with source.between():
-            for attachment in there:
-                attachment.catch_up(source, ready)
-        return source
 
     def _durable(self) -> list[Progress]:
         found = (each._progress for each in list(self._node.subscriptions.values()))

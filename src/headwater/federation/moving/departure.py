@@ -102,7 +102,9 @@ class Standstill:
             if not source.local and source.rereads:
                 found[source.position_key] = self._remote(attachment, source)
         for source, key in self._own_sources():
-            found[key] = min(self._own.get(key, source.seq), self._next(source))
+            oldest = progress.unsettled(source)
+            reached = min(self._own.get(key, source.seq), self._next(source))
+            found[key] = reached if oldest is None else min(reached, oldest - 1)
         return found
 
     def handed(self, state: NodeState) -> Points:

@@ -1,0 +1,88 @@
+"""Durable sinks of sources of their own node, where these are logged: through restarts of the node nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Event, Node, Reliable, i64
+from headwater.testing import eventually
+
+CHANNEL = "test.count"
+Seen = list[tuple[int, bool]]  # numbers, and whether they were said to have come before
+
+
+class Count(Event, name="test.Count"):
+    n: i64
+
+
+def home(path: Path) -> Node:
+    return Node("home", log=path / "log", state=path / "state")
+
+
+def subscribe(node: Node, seen: Seen, **options: Any) -> Any:
+    def take(event: Count, about: Any) -> None:
+        seen.append((event.n, about.redelivered))
+
+    delivery = Reliable(durable=True, **options)
+    return node.channel(CHANNEL, Count).subscribe(take, name="kept", delivery=delivery)
+
+
+def publish(source: Any, first: int, last: int) -> None:
+    for n in range(first, last):
+        source.publish(Count(n))
+
+
+@pytest.mark.parametrize("source_first", [True, False])
+@pytest.mark.parametrize("before", [0, 3])
+def test_what_its_node_publishes_before_it_is_back_is_for_it(before: int, source_first: bool, tmp_path: Path) -> None:
+    """And what was published before it was first subscribed is not."""
+    seen = Seen()
+    with home(tmp_path) as node:
+        source = node.channel(CHANNEL, Count).source("s")
+        publish(source, 0, before)
+        sink = subscribe(node, seen)
+        publish(source, before, before + 5)
+        sink.cancel()  # as if its node had been killed: nothing more comes to it
+        publish(source, before + 5, before + 10)
+    with home(tmp_path) as node:
+        if not source_first:
+            subscribe(node, seen)
+        source = node.channel(CHANNEL, Count).source("s")
+        if source_first:
+            publish(source, before + 10, before + 12)
+            subscribe(node, seen)
+        publish(source, before + 12 if source_first else before + 10, before + 20)
+        eventually(lambda: len(seen) >= 20, "all came")
+    assert [n for n, _ in seen] == list(range(before, before + 20))
+
+
+def test_what_was_not_acknowledged_comes_again_and_says_so(tmp_path: Path) -> None:
+    first, second = Seen(), Seen()
+    with home(tmp_path) as node:
+        source = node.channel(CHANNEL, Count).source("s")
+        sink = subscribe(node, first, acknowledge="manual")
+        publish(source, 0, 5)
+        eventually(lambda: len(first) == 5, "all came")
+        assert not any(again for _, again in first)
+        sink.cancel()
+    with home(tmp_path) as node:
+        source = node.channel(CHANNEL, Count).source("s")
+        subscribe(node, second, acknowledge="manual").acknowledge()
+        publish(source, 5, 8)
+        eventually(lambda: len(second) >= 8, "all came again")
+    assert second == [(n, n < 5) for n in range(8)]
+
+
+def test_a_source_that_is_closed_and_made_again_shows_nothing_twice(tmp_path: Path) -> None:
+    seen = Seen()
+    with home(tmp_path) as node:
+        subscribe(node, seen)
+        for life in range(3):
+            source = node.channel(CHANNEL, Count).source("s")
+            publish(source, life * 5, life * 5 + 5)
+            source.close()
+        eventually(lambda: len(seen) >= 15, "all came")
+    assert [n for n, _ in seen] == list(range(15))
