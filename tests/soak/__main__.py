@@ -1,4 +1,4 @@
-"""`python -m tests.soak`: faults, mutated inputs and property tests for some minutes, and figures of what came of it.
+"""`python -m tests.soak`: faults, moves, mutated inputs and property tests for some minutes, and figures of them.
 
 Writes `result.json`, and `trouble.txt` if something went wrong; exits 1 then.
 """
@@ -15,12 +15,13 @@ from pathlib import Path
 from time import monotonic
 
 from headwater_studies.harness.bench import now
-from tests.soak import federation, inputs, properties, report
+from tests.soak import federation, inputs, moving, properties, report
 from tests.soak.plan import PHASES, Phase, Plan, Say, derived
 
 Run = Callable[[Plan, float, Say], Phase]
 RUNS: Mapping[str, Run] = {
     "faults": federation.run,
+    "moving": moving.run,
     "inputs": inputs.run,
     "properties": properties.run,
 }
@@ -69,7 +70,7 @@ def plan_of(arguments: list[str]) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0, help="in all (default 20)")
     parser.add_argument("--seed", type=int, help="replays what another run with it did")
-    parser.add_argument("--faults", type=int, default=0, help="at most so many")
+    parser.add_argument("--faults", type=int, default=0, help="or moves, at most so many")
     parser.add_argument("--rounds", type=int, default=0, help="of mutated inputs, at most so many")
     parser.add_argument("--first", type=int, default=1, help="the round of mutated inputs with which to begin")
     parser.add_argument("--effort", type=int, default=20, help="of the property tests (default 20 times as hard)")

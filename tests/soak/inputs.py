@@ -1,4 +1,4 @@
-"""Phase 2: mutated inputs. Frames, greetings and envelopes to a node that runs and goes on serving an honest one;
+"""Phase 3: mutated inputs. Frames, greetings and envelopes to a node that runs and goes on serving an honest one;
 interests in their serial form, write-ahead files and logs to what reads them."""
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from time import monotonic
 
 from tests.soak.meter import Meter
 
-PHASES: Mapping[str, float] = {"faults": 0.60, "inputs": 0.25, "properties": 0.15}  # with their share of the time
+# With their share of the time.
+PHASES: Mapping[str, float] = {"faults": 0.50, "moving": 0.15, "inputs": 0.20, "properties": 0.15}
 
 
 def derived(seed: int, *names: object) -> int:

@@ -1,4 +1,4 @@
-"""Phase 3: the property tests, many times as hard: modules in an order that follows from the seed, in turn."""
+"""Phase 4: the property tests, many times as hard: modules in an order that follows from the seed, in turn."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from headwater_studies.harness.result import Axis, Block, Plot, Result, Section,
 from tests.federation.faults import SINKS
 from tests.soak.federation import LASTING, Faulted
 from tests.soak.inputs import Mutated
-from tests.soak.plan import Phase, Plan
+from tests.soak.moving import SINKS as MOVING
+from tests.soak.moving import SOURCES, Stormed
+from tests.soak.plan import PHASES, Phase, Plan
 from tests.soak.properties import Tested
 
 KINDS = {
@@ -42,6 +44,8 @@ def result(plan: Plan, begun: str, seconds: float, phases: Sequence[Phase]) -> R
         match phase:
             case Faulted():
                 sections.append(_faults(phase, command))
+            case Stormed():
+                sections.append(_storm(phase, command))
             case Mutated():
                 sections.append(_inputs(phase, command))
             case Tested():
@@ -58,7 +62,7 @@ def result(plan: Plan, begun: str, seconds: float, phases: Sequence[Phase]) -> R
         quick=plan.minutes < 5,
         machine=machine(),
         versions=versions("hypothesis"),
-        not_run={name: "not asked for" for name in ("faults", "inputs", "properties") if name not in plan.phases},
+        not_run={name: "not asked for" for name in PHASES if name not in plan.phases},
         sections=tuple(sections),
     )
 
@@ -140,6 +144,19 @@ def _faults(found: Faulted, command: str) -> Section:
         title = f"Events: {found.outcome.published:,} published"
         blocks.append(Table(name="events", title=title, columns=columns, rows=rows(sinks)))
     return _section("faults", "A federation with faults", command, f"{len(found.order)} faults", *blocks)
+
+
+def _storm(found: Stormed, command: str) -> Section:
+    figures = [("moves", len(found.order)), ("nodes killed", found.kills), ("events delivered", found.delivered)]
+    figures.append(("events that came again, and said so", found.again))
+    text = Text(
+        f"{MOVING} durable sinks of {SOURCES} logged sources move at random among five nodes in processes of their "
+        "own, which publish without pause; in four moves of ten a node is killed between leaving and arriving, or "
+        "just after: the one that the sink was at, the one that it goes to, the one with its source, or another. In the "
+        "end every sink must have each event of its source, in order; one that comes again must say so."
+    )
+    table = Table(name="storm", title="Moves", columns=(Column("", "text"), Column("count")), rows=rows(figures))
+    return _section("moving", "A storm of moves", command, f"{len(found.order)} moves", text, table)
 
 
 def _inputs(found: Mutated, command: str) -> Section:

@@ -118,7 +118,7 @@ class TestReplaying:
     def test_what_is_asked_wrongly(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             plan_of(["--phases", "faults,nothing"])
-        assert "phases of faults, inputs, properties" in capsys.readouterr().err
+        assert "phases of faults, moving, inputs, properties" in capsys.readouterr().err
 
 
 def cells(found: Result, table: str) -> dict[str, Any]:

@@ -179,6 +179,11 @@ class Storm:
 
     # ── what came of it ──
 
+    def counted(self) -> tuple[int, int]:
+        """Events that came to sinks, and those of them that said that they come again."""
+        found = [line for each in self.readers for line in lines(Path(self.log(each.name)))]
+        return len(found), sum(again for _, again in found)
+
     def end(self) -> list[str]:
         """All that sources have published is waited for; what is wrong with what the sinks got."""
         last: dict[str, dict[str, int]] = {}
@@ -194,12 +199,18 @@ class Storm:
         return problems
 
 
+def lines(path: Path) -> list[tuple[int, bool]]:
+    """What a sink has written down: the number of each event in its source, and whether it says that it comes again."""
+    rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    return [(int(row[1]), row[5] == "1") for row in rows]
+
+
 def wrong(path: Path) -> list[str]:
     """What is wrong with what a sink has written down of one source: each number follows on the one before, or has come
     before and says so."""
-    rows = [line.split() for line in path.read_text().splitlines()]
+    rows = lines(path)
     found, highest = [], 0
-    for number, again in ((int(row[1]), row[5] == "1") for row in rows):
+    for number, again in rows:
         if highest and number > highest + 1:
             found.append(f"{number} came after {highest}: {number - highest - 1} events are missing, or came later")
         elif number <= highest and not again:

@@ -1,0 +1,42 @@
+"""Phase 2: a storm of moves among nodes that are killed; in the end every sink has everything of its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.federation.moving.storm import Storm
+from tests.federation.processes import world
+from tests.soak.plan import Clock, Phase, Plan, Say, derived
+
+SINKS, SOURCES = 50, 10
+CLOSING = 0.1  # of the time: for what is still on its way, and for counting
+
+
+@dataclass
+class Stormed(Phase):
+    order: list[str] = field(default_factory=list)  # what moved where, and who was killed
+    kills: int = 0
+    delivered: int = 0
+    again: int = 0  # events that came again, and said so
+
+
+def run(plan: Plan, seconds: float, say: Say) -> Stormed:
+    found = Stormed("moving", derived(plan.seed, "moving"))
+    clock = Clock(seconds)
+    with world() as made:
+        storm = Storm(made, found.seed, SINKS, SOURCES)
+        try:
+            storm.open()
+            while not storm.order or (clock.left > CLOSING * seconds and not 0 < plan.faults <= len(storm.order)):
+                storm.step()
+            found.troubles += storm.end()
+        except Exception as error:
+            found.troubles.append(f"move {len(storm.order)} ({storm.order[-1:]}): {type(error).__name__}: {error}")
+        found.order, found.kills = storm.order, storm.kills
+        found.delivered, found.again = storm.counted()
+        say(f"moving: {len(found.order)} moves, {found.kills} kills")
+        if found.troubles:
+            found.replay = plan.command(phases="moving", faults=len(storm.order))
+            found.troubles += [f"{name}:\n{process.log()}" for name, process in made.running.items()]
+    found.seconds = clock.spent
+    return found
