@@ -152,8 +152,8 @@ def _storm(found: Stormed, command: str) -> Section:
     text = Text(
         f"{MOVING} durable sinks of {SOURCES} logged sources move at random among five nodes in processes of their "
         "own, which publish without pause; in four moves of ten a node is killed between leaving and arriving, or "
-        "just after: the one that the sink was at, the one that it goes to, the one with its source, or another. In the "
-        "end every sink must have each event of its source, in order; one that comes again must say so."
+        "just after: the one that the sink was at, the one that it goes to, the one with its source, or another. In "
+        "the end every sink must have each event of its source, in order; one that comes again must say so."
     )
     table = Table(name="storm", title="Moves", columns=(Column("", "text"), Column("count")), rows=rows(figures))
     return _section("moving", "A storm of moves", command, f"{len(found.order)} moves", text, table)
