@@ -4,8 +4,8 @@ An event is *done* when its handler has returned or it was acknowledged; its seq
 its source, and what is not after the position is not shown again. Events of one source are handed over in their order,
 so all before a done one are done too: a handler that raised has had its event, and the next position covers it. Sources
 of this process are not kept track of (`position_key` is None): they end with it, as do their events. But for those that
-are logged (`kept_key`), and so go on in the next one under the same numbers: what a sink has missed of them is read from
-the log when it is subscribed again, or they are made again.
+are logged (`kept_key`), and so go on in the next one under the same numbers: what a sink has missed of them is read
+from the log when it is subscribed again, or they are made again.
 
 Nothing more is handed over while it cannot be written that what went before is done, or was handed over (the disk is
 full): the subscription is paused, it is tried again every `RETRY_SECONDS`, and then it goes on by itself. So after a
