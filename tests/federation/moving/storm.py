@@ -192,7 +192,7 @@ class Storm:
             last[flow.channel] = {flow.makers[-1]: published[flow.makers[-1]]}
         problems: list[str] = []
         for reader in self.readers:
-            came = self.world[reader.at]("came", sink=reader.name, wanted=last[reader.channel], timeout=60.0)
+            came = self.world[reader.at]("came", sink=reader.name, wanted=last[reader.channel])
             if came is not True:
                 problems.append(f"{reader.name} at {reader.at}: expected {last[reader.channel]}, found {came}")
             problems += [f"{reader.name} at {reader.at}: {what}" for what in wrong(Path(self.log(reader.name)))]
