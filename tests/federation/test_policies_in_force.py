@@ -422,3 +422,25 @@ def test_a_channel_of_bytes_under_a_policy_is_closed_and_others_go_on(make: Node
     make.flush()
     eventually(lambda: b"5" in logs[bob].events)
     assert b"2" not in logs[bob].events and b"3" not in logs[bob].events
+
+
+def test_an_answer_from_before_a_change_that_was_told_already_does_not_take_it_back(
+    make: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy changes between a source's answer and what its asker makes of it, and is told of on another way."""
+    lab, bob = opened(make, "lab"), opened(make, "bob")
+    lab.channel(CHANNEL, TYPE).source("door")
+    make.together()
+    engine: Any = bob._engine
+    put, late = engine.requester._put, []
+
+    def overtaken(peer: Any, question: Install, changed: Any) -> Any:
+        answer = put(peer, question, changed)
+        if question.channel == CHANNEL and changed.wishes and not late:
+            late.append(lab.policies.set(ANNS))
+            eventually(lambda: peer.asked[CHANNEL].judged == 1)
+        return answer
+
+    monkeypatch.setattr(engine.requester, "_put", overtaken)
+    sink = bob.channel(CHANNEL, TYPE).subscribe(Log())
+    eventually(lambda: bool(late) and bob.ready(GUARD) and f"{CHANNEL}@lab" in sink.refused)

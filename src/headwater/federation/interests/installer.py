@@ -232,6 +232,8 @@ class Installer:
             if wish.tag in crossing.wishes and _has_renewed(crossing, wish):
                 moves += self._withdraw(crossing, wish.tag)
             if wish.tag in crossing.wishes:
+                if (held := crossing.asked.get(wish.tag)) is not None and held.hidden:
+                    hidden[wish.tag] = held.hidden
                 if wish.history and wish.turn > crossing.turns.get(wish.tag, 0):
                     crossing.turns[wish.tag] = wish.turn  # one more sink wants to begin with the past
                     fresh.append(wish)

@@ -188,6 +188,7 @@ class Requester:
             asked.version = version = next(self._versions)
             asked.number = 0 if (ad := peer.channel(channel.name)) is None else ad.number
             before, asked.demand = asked.demand, demand
+            judged = asked.judged
             if begin:
                 asked.begins.append((version, begin))
         question = Install(
@@ -228,6 +229,9 @@ class Requester:
             if not answer.error:
                 hearing.told(peer, channel.name, answer.group)
         self._answered(peer, channel, asked, version, demand, answer, changed if base else None)
+        with peer.lock:
+            if asked.judged != judged:  # policies have changed meanwhile: there is no telling which was said first
+                asked.base, asked.agreed, asked.again = 0, 0, True
         if demand.wishes and peer.link is None:
             self._links.connect(peer)
         return True
