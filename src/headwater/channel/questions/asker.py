@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import count
 from secrets import randbits
 from threading import Lock
 from time import monotonic
@@ -60,7 +59,6 @@ class Asker:
         self._asked_type: EventType = channel.type
         self._class = channel.type.cls
         self._make = asking(channel.type)
-        self._numbers = count(1)
         self.open: dict[int, Asked] = {}
         self.asked = self.answered = self.late = self.forged = self.repeated = 0
         self._opening = Lock()
@@ -127,7 +125,8 @@ class Asker:
             )
         if not isinstance(event, self._class):
             event = self._checked(event)
-        number, source, (route, queue) = next(self._numbers), self._source, self._known
+        # A number that nobody guesses: else who asks in another's name could have its question answered wrongly.
+        number, source, (route, queue) = randbits(63), self._source, self._known
         asked = self.open[number] = Asked(number, event, to == "one", bell)
         self.asked += 1
         try:
