@@ -5,7 +5,8 @@ python benchmarks/moving.py [--quick] [sink source groups questions mqtt web]
 A lab logs what it publishes, in a process of its own; a durable sink moves between two nodes of this process, over
 loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
 it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
-sink was at, taken by turns with the moves.
+sink was at, taken by turns with the moves. Once with a lab that keeps its last events in memory as well
+(`Config(history=…)`), and once with one that reads all that the sink missed from the files of its log.
 
 What a source's move costs is measured too (`moving_sources.py`); what a group of four sinks handles, beside a queue
 group of NATS (`moving_groups.py`); what a question and its answer take (`moving_questions.py`), and what bridges carry
@@ -29,7 +30,7 @@ import bridges
 import moving_groups
 import moving_questions
 import moving_sources
-from headwater import Node, Reliable
+from headwater import Config, Node, Reliable
 from headwater.errors import FederationError
 from headwater.federation.wire.move_requests import ClaimMove
 from headwater_studies.harness.benchmark import Report
@@ -38,12 +39,13 @@ GUARD = 60.0  # seconds, against hanging
 RATE = 10_000  # events a second
 MOVES = 40
 REACH = 3.0  # round trips
+HISTORY = 8192  # events that the lab keeps in memory beside its log: almost a second
 CHANNEL, TYPE = "measured.mail", "n: i64"
 
 
-def _publish(folder: str, said: Any) -> None:
+def _publish(folder: str, said: Any, history: int) -> None:
     """The lab: at the rate, in bursts of a millisecond, until it is told to stop."""
-    with Node("lab", listen="tcp/127.0.0.1:0", log=Path(folder) / "log") as lab:
+    with Node("lab", listen="tcp/127.0.0.1:0", log=Path(folder) / "log", config=Config(history=history)) as lab:
         source = lab.channel(CHANNEL, TYPE).source("server")
         said.send(lab.endpoints[0])
         said.recv()
@@ -87,9 +89,15 @@ class _Reader:
 
 
 def moving(report: Report, quick: bool) -> None:
+    """With a lab that keeps its last events in memory beside its log, and with one that does not."""
+    for history in (HISTORY, 0):
+        _moving(report, quick, history)
+
+
+def _moving(report: Report, quick: bool, history: int) -> None:
     """The median of all moves, and of round trips between them."""
     folder, (here, there) = tempfile.mkdtemp(), multiprocessing.Pipe()
-    lab = multiprocessing.get_context("spawn").Process(target=_publish, args=(folder, there), daemon=True)
+    lab = multiprocessing.get_context("spawn").Process(target=_publish, args=(folder, there, history), daemon=True)
     lab.start()
     endpoint, reader = here.recv(), _Reader()
     pauses, trips = list[float](), list[float]()
@@ -121,8 +129,9 @@ def moving(report: Report, quick: bool) -> None:
         lab.join(GUARD)
     assert not reader.wrong, f"{reader.wrong} events were not the next"
     pause, trip = statistics.median(pauses), statistics.median(trips)
+    where = "its last events in memory" if history else "from files of the log"
     report.add(
-        "a sink moves: pause, in control round trips",
+        f"a sink moves: pause, in round trips, {where}",
         pause / trip,
         REACH,
         reach=f"at most {REACH:g}",
