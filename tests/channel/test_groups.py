@@ -57,6 +57,28 @@ def test_each_event_that_is_wanted_goes_to_one_member() -> None:
         assert counts(node)["handed"] == counts(node)["acknowledged"] == 50
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_what_is_handed_to_a_member_that_has_just_ended_goes_to_another(many: bool) -> None:
+    leaving, other = Worker(), Worker()
+    with Node("lab") as node:
+        jobs = node.channel("jobs", Job)
+        member, source = jobs.subscribe(leaving, group="workers"), jobs.source()
+        jobs.subscribe(other, group="workers")
+        source.publish(Job(0, "ann"))  # to the one
+        source.publish(Job(1, "ann"))  # and to the other
+        with node._wiring.lock:  # cancel(drain=True) as far as it takes nothing more
+            node._cancel(member, drain=True)
+        some = [Job(number, "ann") for number in range(2, 6)]
+        if many:
+            source.publish_many(some)
+        else:
+            for job in some:
+                source.publish(job)
+        member._release()  # and the rest of it
+        assert sorted([*leaving.numbers, *other.numbers]) == list(range(6))
+        assert counts(node)["outstanding"] == counts(node)["waiting"] == 0 and counts(node)["members"] == 1
+
+
 def test_batches_of_rows_are_shared_event_by_event() -> None:
     workers = [Worker() for _ in range(3)]
     with Node("lab") as node:

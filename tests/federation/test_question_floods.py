@@ -76,7 +76,11 @@ def test_of_answers_that_nobody_takes_those_go_first_whose_asker_has_most() -> N
     assert [[each.number for _, each in line] for line in held.take()] == [[2, 3, 4]] and not len(held)
     for asker in "abcdef":  # as many askers as one likes to name
         held.add(1.0, Held(asker, 0))
-    assert [line[0][1].to for line in held.take()] == ["c", "d", "e", "f"]
+    lines = held.take()
+    assert [line[0][1].to for line in lines] == ["c", "d", "e", "f"]
+    for number in range(4):  # what comes while others are tried is no more than they are
+        held.add(1.0, Held("eve", number))
+    assert held.give_back(lines) == 4 and len(held) == 4
 
 
 def test_questions_of_who_takes_no_answers_keep_nobody_from_having_theirs(make: Nodes) -> None:

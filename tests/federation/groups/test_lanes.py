@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from headwater.federation.groups.attendance import Attendance
 from headwater.federation.groups.seat import RemoteSeat
 from headwater.federation.wire import group_messages as wire
 from headwater.federation.wire.control import Post, decode_control
+from headwater.testing import eventually
 from tests.effort import examples
 
 HEAD = 5  # bytes of a frame before its message
@@ -229,6 +231,94 @@ def test_what_comes_before_the_answer_waits_for_it() -> None:
         world.attendance.accept(world.jobs.type)
         world.settle()
         assert len(handled) == 3
+
+
+def test_what_comes_again_and_again_before_the_answer_is_no_offence_and_fills_no_memory() -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        world.attendance = Attendance(world.member, "lab.1", 1, 7, "lab", world.poster("back"))
+        world.hand(200)
+        for _ in range(5):  # it is asked how far it is, over one link after the other
+            world.seat.probe()
+            world.seat.again(0)
+            world.send()
+            while world.ways["there"]:
+                world.carry("there")
+            world.attendance.take(wire.Deal(7, 1, [], {9: "nobody"}))
+        assert not world.ways["back"] and len(world.attendance._early) < 20
+        world.attendance.accept(world.jobs.type)
+        world.settle()
+        assert [number for number, _ in handled] == list(range(1, 201)) and not world.group.open
+
+
+def test_an_event_in_crumbs_is_not_put_together() -> None:
+    with Node("desk") as node:
+        world = World(node, [], 0, 0.0)
+        with pytest.raises(FrameError, match="expected pieces of 131,072 bytes, found 1"):
+            world.attendance.take(wire.Deal(7, 1, [(1, 1, 0, b"x", False, True)], {1: "s"}))
+
+
+def _dealt(jobs: Any, first: int, last: int) -> wire.Deal:
+    encode = jobs.type.encode
+    return wire.Deal(
+        7, first, [(1, at, 0, encode(Job(at, "")), False, False) for at in range(first, last + 1)], {1: "s"}
+    )
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+def test_what_two_threads_bring_is_handled_in_order(dispatch: Any) -> None:
+    handled: list[int] = []
+
+    def handle(job: Job) -> None:
+        if job.number == 1:  # while this one is at the first, a thread of another link brings more
+            other = threading.Thread(target=lambda: attendance.take(_dealt(jobs, 101, 150)))
+            other.start()
+            other.join()
+        handled.append(job.number)
+
+    said: list[Any] = []
+    with Node("desk") as node:
+        jobs: Any = node.channel("jobs", Job)
+        member: Any = jobs.subscribe(handle, group="workers", dispatch=dispatch)
+        attendance = Attendance(member, "lab.1", 1, 7, "lab", lambda post: said.append(post) or True)  # type: ignore[func-returns-value]
+        attendance.accept(jobs.type)
+        attendance.take(_dealt(jobs, 1, 100))
+        eventually(lambda: sum(len(post.numbers) for post in said) == 150)
+        assert handled == list(range(1, 151))
+        assert sorted(number for post in said for number in post.numbers) == handled
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_what_a_member_that_ends_in_the_middle_does_not_handle_is_for_others(drain: bool) -> None:
+    handled: list[int] = []
+
+    def handle(job: Job) -> None:
+        handled.append(job.number)
+        if job.number == 10:
+            member.cancel(drain=drain)
+            attendance.leave()
+
+    said: list[Any] = []
+    with Node("desk") as node:
+        jobs: Any = node.channel("jobs", Job)
+        member: Any = jobs.subscribe(handle, group="workers", dispatch="inline")
+        attendance = Attendance(member, "lab.1", 1, 7, "lab", lambda post: said.append(post) or True)  # type: ignore[func-returns-value]
+        attendance.accept(jobs.type)
+        attendance.take(_dealt(jobs, 1, 100))
+        assert handled == list(range(1, 101 if drain else 11))
+        done = {number for post in said if isinstance(post, wire.Handled) for number in post.numbers}
+        kept = [set(post.finishing) for post in said if isinstance(post, wire.Leave)][-1]
+        assert done == set(handled) and kept <= done and attendance.finished
+
+
+def test_what_was_not_sent_when_a_seat_is_given_up_is_not_sent_any_more() -> None:
+    with Node("desk") as node:
+        world = World(node, [], 0, 0.0)
+        world.hand(3)
+        world.seat.over = True
+        world.send()
+        assert not world.ways["there"] and not world.seat.waits
 
 
 @pytest.mark.parametrize(

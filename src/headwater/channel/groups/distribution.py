@@ -121,15 +121,11 @@ class Distribution(Generic[T]):
         """A member is gone: what it had goes to others, the oldest first, and before what waits."""
         return self.give_back(member, ())
 
-    def retire(self, member: str) -> list[Handed[T]]:
-        """A member gets nothing more, and is gone when it has acknowledged what it has."""
+    def retire(self, member: str, untaken: Iterable[int] = ()) -> list[Handed[T]]:
+        """A member gets nothing more, and is gone when it has acknowledged what it has, but for what it has not taken,
+        which goes to others."""
         seat = self._seats.get(member)
-        if seat is None:
-            return []
-        seat.retired = True
-        if not seat.has:
-            del self._seats[member]
-        return self._hand_out()
+        return [] if seat is None else self.give_back(member, seat.has.keys() - set(untaken))
 
     def give_back(self, member: str, finishing: Iterable[int]) -> list[Handed[T]]:
         """As `leave`, but for what it is finishing: it goes when that is acknowledged."""

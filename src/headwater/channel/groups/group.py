@@ -121,11 +121,12 @@ class Group:
             self._end()
         dispatch_all(ready)
 
-    def retire(self, id: str) -> None:
-        """A member gets no more, and goes when it has acknowledged what it has."""
+    def retire(self, id: str, untaken: list[int]) -> None:
+        """A member gets no more, and goes when it has acknowledged what it has. But for what was handed to it when it
+        had just ended, which it has not taken: that is for others. `untaken` is as it is under the lock."""
         ready: Ready = []
         with self._lock:
-            self._give(self.distribution.retire(id), ready)
+            self._give(self.distribution.retire(id, untaken), ready)
             if not self.distribution.knows(id):
                 self._seats.pop(id, None)
             self._go_on(ready)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
 
-from headwater.channel.concurrency.reentrancy import NEST
+from headwater.channel.concurrency.reentrancy import NEST, runs
 from headwater.channel.groups.distribution import Handed
 from headwater.channel.queues.mailbox import Item
 from headwater.channel.routing.letter import About, Letter
@@ -107,6 +107,8 @@ class GroupMember(Subscription[Any]):
         self._held: list[Item] = []  # what its handler has just now
         self._pulled_items: list[Item] = []
         self._dealt = 0  # events that were handed to it
+        self._place: Attachment | None = None
+        self.untaken: list[int] = []  # by the group of this node, when it had just ended; under that one's lock
         super().__init__(*usual)
         options, dispatcher = self._options, self._dispatcher
         self._simple = (  # there is nothing to it but to call a function in the thread that brings events
@@ -126,30 +128,36 @@ class GroupMember(Subscription[Any]):
 
     def hand(self, handed: list[Handed[Letter]], ready: Ready) -> None:
         """What this node's own sources have published, under the lock of the group."""
-        self.take(
-            [Dealt.of(each.event, each.number, self._done, redelivered=each.redelivered) for each in handed], ready
-        )
+        letters = [Dealt.of(each.event, each.number, self._done, redelivered=each.redelivered) for each in handed]
+        if untaken := self.take(letters, ready):
+            self.untaken += untaken
 
     def hand_one(self, number: int, letter: Letter, ready: Ready) -> None:
         """The same for a single one."""
-        self.take((Dealt.of(letter, number, self._done, redelivered=False),), ready)
+        if self.take((Dealt.of(letter, number, self._done, redelivered=False),), ready):
+            self.untaken.append(number)
 
-    def take(self, letters: Iterable[Dealt], ready: Ready) -> None:
-        """Events that were handed to it, by whichever group."""
+    def take(self, letters: Iterable[Dealt], ready: Ready) -> list[int]:
+        """Events that were handed to it, by whichever group: the numbers of those that it takes no more, since it has
+        just ended. Whoever has handed them is about to hear of that."""
         attachment = next(iter(self._attachments.values()), None)
-        if attachment is None:  # it is over: whoever has handed these is about to hear of it
-            return
+        if attachment is None:
+            return [letter.number for letter in letters]
+        mailbox, untaken = self._mailbox, list[int]()
         for letter in letters:
             self._dealt += 1
             self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
+            if mailbox.closed:  # before, or just now: better twice than never
+                untaken.append(letter.number)
+        return untaken
 
     def run_now(self, letters: Sequence[Dealt]) -> int:
         """Handle events in this thread, one after the other, if there is nothing to it but to call a function, and
         nothing before them: how many; the rest is to be taken. Whoever handed them over is told by the caller."""
         mailbox = self._mailbox
-        if not self._simple or mailbox.items or mailbox.held or mailbox.closed or mailbox.troubled:
+        if not self._simple or mailbox.items or mailbox.held or mailbox._drops or mailbox.troubled:
             return 0
-        attachment = next(iter(self._attachments.values()), None)
+        attachment = self._place = next(iter(self._attachments.values()), self._place)
         if attachment is None:
             return 0
         try:
@@ -161,7 +169,7 @@ class GroupMember(Subscription[Any]):
         try:
             NEST.append(None)
             for letter in letters:
-                if mailbox.held or mailbox.closed:
+                if mailbox.held or mailbox._drops:  # one that has ended may still handle what it has
                     break
                 self._dealt += 1
                 self._delivered += 1
@@ -314,5 +322,7 @@ class GroupMember(Subscription[Any]):
         total = self._past + outcomes
         return replace(total, evaluated=self._dealt, passed=self._dealt)
 
+
+runs(GroupMember.run_now, lambda variables: variables["self"]._mailbox)
 
 __all__ = ["Dealt", "Done", "GroupMember"]

@@ -106,7 +106,7 @@ class Groups(Service):
         if group is None:
             return
         if member.drains:
-            group.retire(member.id)
+            group.retire(member.id, member.untaken)
         else:
             group.leave(member.id, finishing=member.finishing(), why="it was cancelled")
         self.tidy(group)

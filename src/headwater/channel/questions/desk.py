@@ -272,7 +272,7 @@ class Desk:
             if line:
                 left.append(line)
         with self._lock:
-            self._held.give_back(left)
+            self.dropped += self._held.give_back(left)
             self._pause = RETRY if said or not self._held else min(2 * self._pause, SLOWEST)
             self._retrying = again = bool(self._held) and not self._node.closed
         if again:

@@ -22,26 +22,31 @@ class HeldAnswers:
         """One that may wait until then; False if one had to go for it."""
         self._by_asker.setdefault(made.to, deque()).append((until, made))
         self._count += 1
-        if self._count <= self._most:
-            return True
-        asker, line = max(self._by_asker.items(), key=lambda item: len(item[1]))
-        line.popleft()
-        self._count -= 1
-        if not line:
-            del self._by_asker[asker]
-        return False
+        return not self._make_room()
+
+    def _make_room(self) -> int:
+        """How many had to go."""
+        gone = 0
+        while self._count > self._most:
+            asker, line = max(self._by_asker.items(), key=lambda item: len(item[1]))
+            line.popleft()
+            gone, self._count = gone + 1, self._count - 1
+            if not line:
+                del self._by_asker[asker]
+        return gone
 
     def take(self) -> list[deque[tuple[float, Any]]]:
         """All of them, a line for each asker: they are to be tried."""
         found, self._by_asker, self._count = list(self._by_asker.values()), {}, 0
         return found
 
-    def give_back(self, lines: list[deque[tuple[float, Any]]]) -> None:
-        """What is left of those that were taken goes before what has come meanwhile."""
+    def give_back(self, lines: list[deque[tuple[float, Any]]]) -> int:
+        """What is left of those that were taken goes before what has come meanwhile; how many had to go for others."""
         since, self._by_asker = self._by_asker, {line[0][1].to: line for line in lines}
         for asker, line in since.items():
             self._by_asker.setdefault(asker, deque()).extend(line)
         self._count = sum(map(len, self._by_asker.values()))
+        return self._make_room()
 
 
 __all__ = ["HeldAnswers"]

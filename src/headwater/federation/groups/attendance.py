@@ -58,7 +58,8 @@ class Attendance:
         self.member, self.peer, self.incarnation, self.lane = member, peer, incarnation, lane
         self.node, self._post = node, post
         self._lock = threading.Lock()
-        self._turn = threading.Lock()  # of who handles what has come, here and now
+        self._turn = threading.Lock()  # of who hands what has come to the member
+        self._waiting: list[Dealt] = []  # what has come, for whoever has the turn
         self.accepted = False  # the other end has said that it is a member
         self.over = self.left = False
         self._early: list[wire.Deal] = []
@@ -89,15 +90,14 @@ class Attendance:
             self.take(deal)
 
     def take(self, deal: wire.Deal) -> None:
-        """Events of the lane; FrameError if they cannot be right."""
-        ready: Ready = []
+        """Events of the lane; FrameError if they cannot be right. What is too much before it is a member is not kept:
+        it is missed then, and comes again."""
         with self._lock:
             if self.over or self.left:
                 return
             if not self.accepted:
-                if sum(len(each.events) for each in self._early) > self.member.credit:
-                    raise FrameError(f"group {self.member.group}: events came before it was a member")
-                self._early.append(deal)
+                if deal.events and sum(len(each.events) for each in self._early) <= self.member.credit:
+                    self._early.append(deal)
                 return
             self._meet(deal.sources)
             if deal.first > self._received + 1:
@@ -112,24 +112,42 @@ class Attendance:
                     f"found {len(self._open)}"
                 )
             self.came += len(letters)
-            if not self._turn.acquire(blocking=False):
-                self.member.take(letters, ready)  # another thread is at what came before
-                letters = []
-        if letters:
-            self._run(letters, ready)
-        dispatch_all(list(dict.fromkeys(ready)))
+            self._waiting += letters
+            if not self._waiting or not self._turn.acquire(blocking=False):
+                return  # another thread is at what came before, and sees to this after it
+        while batch := self._next():
+            try:
+                self._hand_on(batch)
+            except BaseException:
+                self._turn.release()
+                raise
 
-    def _run(self, letters: list[Dealt], ready: Ready) -> None:
-        """Handle events here and now, as far as that can be; the rest goes into the member's queue, in order."""
-        try:
-            handled = 0
-            while handled < len(letters) and (more := self.member.run_now(letters[handled : handled + SAY])):
-                self.done([each.number for each in letters[handled : handled + more]])
-                handled += more
-            if handled < len(letters):
-                self.member.take(letters[handled:], ready)
-        finally:
-            self._turn.release()
+    def _next(self) -> list[Dealt]:
+        """The next events for the member; if there are none, the turn is over."""
+        with self._lock:
+            if self.over:
+                self._waiting.clear()
+            batch, self._waiting = self._waiting[:SAY], self._waiting[SAY:]
+            if not batch:
+                self._turn.release()
+            return batch
+
+    def _hand_on(self, batch: list[Dealt]) -> None:
+        """Handle events here and now, as far as that can be; the rest goes into the member's queue, in order. What it
+        takes no more, since it has just ended, is for others."""
+        ready: Ready = []
+        handled = self.member.run_now(batch)
+        if handled:
+            self.done([each.number for each in batch[:handled]])
+        if handled < len(batch):
+            untaken = self.member.take(batch[handled:], ready)
+            with self._lock:
+                before = len(self._open)
+                self._open.difference_update(untaken)
+                if self.left and len(self._open) < before:
+                    self._say()
+                    self._post(wire.Leave(self.lane, sorted(self._open)[: wire.MOST_NUMBERS]))
+        dispatch_all(list(dict.fromkeys(ready)))
 
     def _meet(self, sources: dict[int, str]) -> None:
         for number, name in sources.items():
@@ -146,7 +164,9 @@ class Attendance:
             self._received += 1
             if self._piece or each[5]:
                 self._piece.append(each[3])
-                if sum(map(len, self._piece)) > MOST_BYTES:
+                if each[5] and len(each[3]) != wire.PIECE:
+                    raise FrameError(f"group {group}: expected pieces of {wire.PIECE:,} bytes, found {len(each[3]):,}")
+                if len(self._piece) * wire.PIECE > MOST_BYTES:
                     raise FrameError(f"group {group}: expected an event of at most {MOST_BYTES:,} bytes")
                 if each[5]:
                     continue
@@ -188,7 +208,7 @@ class Attendance:
             if self.left:
                 self._say()
                 self._post(wire.Leave(self.lane, sorted(self._open)[: wire.MOST_NUMBERS]))
-            elif not self.over:
+            elif self.accepted and not self.over:
                 self._unsaid.clear()
                 self._asked_again = 0
                 self._post(wire.Standing(self.lane, self._received, sorted(self._open)[: wire.MOST_NUMBERS]))
@@ -197,7 +217,10 @@ class Attendance:
         """The member ends here: what it does not finish is for others."""
         with self._lock:
             self._say()
-            keeps = sorted(self._open) if self.member.drains else self.member.finishing(self.done)
+            drains = self.member.drains
+            if not drains:
+                self._waiting.clear()
+            keeps = sorted(self._open) if drains else self.member.finishing(self.done)
             self._open.intersection_update(keeps)
             self.left = True
             self._post(wire.Leave(self.lane, keeps[: wire.MOST_NUMBERS]))

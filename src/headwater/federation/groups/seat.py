@@ -84,6 +84,9 @@ class RemoteSeat:
         self.dirty = False
         made: list[bytes] = []
         with self._lock:
+            if self.over:  # what it had is others', and it may have no right to it any more
+                self._outbox.clear()
+                return made
             if self._missing is not None:
                 after, self._missing = self._missing, None
                 self._resend(after, made)
