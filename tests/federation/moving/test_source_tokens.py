@@ -6,14 +6,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headwater import Event, Log, Node, Reliable, i64
 from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError, SubscriptionError
 from headwater.federation.arrive.deeds import Deeds
+from headwater.federation.moving.source_past import append_page
 from headwater.federation.security.signed_document import sign
 from headwater.federation.wire.source_move_requests import ClaimSource, FetchPast
+from headwater.interest import as_event_type
 from headwater.security import Rule
+from headwater.store.log.handed_past import HandedPast
 from tests.federation.certified import authority, certified
 from tests.federation.moving.test_tokens import closed, opened
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
@@ -35,6 +39,32 @@ def logged(make: Nodes, name: str, path: Path, **more: Any) -> Node:
     if make.opened:
         options["connect"] = make.opened[0].endpoints[0]
     return make(name, **options)
+
+
+NOW = pa.array([0], pa.timestamp("us", tz="UTC"))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"event_seq": pa.array(["1"]), "event_time": NOW},
+        {"event_seq": pa.array([None], pa.int64()), "event_time": NOW},
+        {"event_seq": pa.array([1])},
+        {"event_seq": pa.array([1]), "event_time": pa.array(["now"])},
+        {"event_seq": pa.array([1]), "event_time": pa.array([None], NOW.type)},
+        {"event_seq": pa.array([7]), "event_time": NOW},
+    ],
+)
+def test_a_past_that_is_none_is_refused_and_not_written(tmp_path: Path, columns: dict[str, Any]) -> None:
+    batch, made = pa.record_batch({**columns, "n": pa.array([1], pa.int64())}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(made, batch.schema) as stream:
+        stream.write_batch(batch)
+    past = HandedPast(Log(tmp_path), "lab")
+    with pytest.raises(FederationError, match="resume_source: expected"), past.opened("c", as_event_type(Count)) as log:
+        append_page(log, "key", made.getvalue().to_pybytes(), 0, 5)
+    with past.opened("c", as_event_type(Count)) as log:
+        assert log.last("key") == 0
+    past.stop()
 
 
 def of_source(token: str) -> str:

@@ -38,7 +38,7 @@ class Deeds:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._seen: dict[tuple[str, str, tuple[bytes, ...]], int] = {}
+        self._seen: dict[tuple[str, str, str, tuple[bytes, ...]], int] = {}
 
     def sign(self, home: str, term: int, to: str) -> bytes:
         """That a source of this node goes on at another one."""
@@ -48,7 +48,7 @@ class Deeds:
 
     def check(self, node: str, ad: SourceAd, deeds: Sequence[bytes]) -> None:
         """SecurityError unless a node was given the source that it announces."""
-        chain = node, ad.home, tuple(deeds)
+        chain = node, ad.home, ad.name if ad.log else "", tuple(deeds)
         with self._lock:
             if self._seen.get(chain, MAX_DEEDS + (1 << 62)) <= ad.term:
                 return

@@ -182,6 +182,8 @@ class SourceArrival:
                 after = max(after, copy.last(move.home))
             while after < claimed.upto:
                 page = self._asked(move, FetchPast(move.id, after, claimed.upto), PastPage, end)
+                if page.upto <= after:
+                    raise FederationError(f"{PLACE}: {move.source!r}: expected events after {after:,}, found none")
                 after = self._append(copy, move, page.rows, after, page.upto)
             if copy.settings.sync == "publish":
                 copy.sync()

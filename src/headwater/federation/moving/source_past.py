@@ -73,8 +73,16 @@ def page_of(
 
 def append_page(log: ChannelLog, key: str, rows: bytes, after: int, upto: int) -> None:
     """Write a page that another node has sent. FederationError if it is none, or has other events than it says."""
+    expected = {SEQ: pa.int64(), TIME: pa.timestamp("us", tz="UTC")}
     for batch in _batches(rows):
+        found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+        if any(found.get(name) != type for name, type in expected.items()):
+            raise FederationError(f"resume_source: expected events with {SEQ} and {TIME}, found {batch.schema.names}")
+        if batch.column(SEQ).null_count or batch.column(TIME).null_count:
+            raise FederationError("resume_source: expected a number and a time for each event, found some without")
         seqs = batch.column(SEQ).to_pylist()
+        if batch.column(SEQ).null_count or batch.column(TIME).null_count:
+            raise FederationError("resume_source: expected a number and a time for each event, found some without")
         if not seqs:
             continue
         last = log.last(key)
