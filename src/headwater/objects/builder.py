@@ -218,7 +218,7 @@ def members_of(value: Any, members: Mapping[str, Any]) -> tuple[dict[str, Any], 
     """What is given, and what is computed, by path."""
     given: dict[str, Any] = {}
     computed: dict[str, str] = {}
-    if value is not None and not isinstance(value, Mapping):
+    if value is not None and value.__class__ is not dict and not isinstance(value, Mapping):
         value = plain(value)
         if not isinstance(value, dict):
             raise ObjectError(f"expected an event, a dict by member, or members as keywords, found {value!r}")

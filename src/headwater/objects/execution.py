@@ -80,9 +80,10 @@ class Execution:
 
     def whole(self, text: str) -> str:
         """The path of an object of this node, not of a member."""
-        name = self.owned(text)
-        if name.member:
-            raise ObjectError(f"expected an object, found its member {name.member!r}")
+        name = object_name(text, self._node)
+        if name.member or name.node != self._node:
+            member = self.owned(text).member
+            raise ObjectError(f"expected an object, found its member {member!r}")
         return name.object
 
     def method(self, type: ObjectType, name: str) -> Any:
@@ -170,7 +171,9 @@ class _Run:
         self.params: Mapping[str, Any] = transaction.params
         self.permits = transaction.permits
         self.texts = texts_of(transaction.permits is not None)
-        self.steps, self.size = 0, sum(len(each) for each in self.params.values() if isinstance(each, (str, bytes)))
+        self.steps = self.size = 0
+        if self.params:
+            self.size = sum(len(each) for each in self.params.values() if isinstance(each, (str, bytes)))
         self.reads: dict[str, Named] = {}
         self.results: dict[str, Any] = {}
         self.occurrences: list[Occurrence] = []

@@ -77,6 +77,10 @@ class Observed:
             if known := self._errands.keys() & observer.errands.keys():
                 raise ObjectError(f"observer: expected errands of its own, found {', '.join(sorted(known))} in use")
             self._errands.update(observer.errands)
+        # What an observer leaves to `Observer` does nothing, and is not called with every turn.
+        self._changed = [each.changed for each in self._observers if _overrides(each, "changed")]
+        self._ended = [each.ended for each in self._observers if _overrides(each, "ended")]
+        self._committed = [each.committed for each in self._observers if _overrides(each, "committed")]
 
     def open(self, moment: Moment) -> None:
         """What the file has for observers, before the first turn; triggers are opened by who has made them."""
@@ -91,19 +95,16 @@ class Observed:
 
     def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
         """What triggers fire; observers see it first."""
-        if self._observers and occurrence.op in CHANGES:
-            self._observe(occurrence, moment)
+        if occurrence.op in CHANGES:
+            for changed in self._changed:
+                changed(occurrence, moment)
         return self._triggers.judge(occurrence, moment)
 
     def note(self, occurrence: Occurrence, moment: Moment) -> None:
         """A silent update."""
-        if self._observers:
-            self._observe(occurrence, moment)
+        for changed in self._changed:
+            changed(occurrence, moment)
         self._triggers.note(occurrence, moment)
-
-    def _observe(self, occurrence: Occurrence, moment: Moment) -> None:
-        for observer in self._observers:
-            observer.changed(occurrence, moment)
 
     def administer(self, operation: Administer, moment: Moment) -> Any:
         """An errand of an observer, or of triggers."""
@@ -117,8 +118,8 @@ class Observed:
     def ended(self, moment: Moment) -> bool:
         """A turn is done."""
         told = False
-        for observer in self._observers:
-            told = observer.ended(moment) or told
+        for ended in self._ended:
+            told = ended(moment) or told
         return told
 
     def mark(self) -> object:
@@ -132,14 +133,18 @@ class Observed:
     def committed(self) -> None:
         """Everything so far is durable."""
         self._triggers.committed()
-        for observer in self._observers:
-            observer.committed()
+        for committed in self._committed:
+            committed()
 
     def forget(self) -> None:
         """Nothing since the last commit has happened."""
         self._triggers.forget()
         for observer in self._observers:
             observer.forget()
+
+
+def _overrides(observer: Observer, name: str) -> bool:
+    return getattr(observer.__class__, name) is not getattr(Observer, name)
 
 
 __all__ = ["Errand", "Observed", "Observer"]

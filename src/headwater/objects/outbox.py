@@ -62,7 +62,8 @@ class Outbox:
         self._staged: list[Notice] = []
         self._unsent: list[tuple[LeavingChannel, Leaving]] = []  # written, and not committed yet
         self._new: list[str] = []  # channels that are not committed yet
-        self._wake = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._ready: deque[tuple[LeavingChannel, Leaving]] = deque()
         self._behind = set(self._channels)  # read from the file; all are open from the start, so that others know them
         self._untidy: list[LeavingChannel] = []  # of which it is worth writing how far they are
@@ -194,7 +195,7 @@ class Outbox:
             return
         for channel, leaving in self._unsent:
             channel.given = leaving.seq
-        with self._wake:
+        with self._lock:
             rest = self._unsent if self._ready or self._behind or self._busy else self._heard()
             if rest:
                 self._ready.extend(rest)

@@ -84,7 +84,8 @@ class Queue:
         self._ready, self._held_until = ready, monotonic() + READY_SECONDS if last else 0.0
         self._crashes = crashes
         self.shares, self.outcomes = shares or Line(), Outcomes()  # of other nodes
-        self._wake = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()  # that of `_wake`: where nobody is woken it is taken by itself, which is quicker
+        self._wake = threading.Condition(self._lock)
         self._line: deque[Item] = deque()  # in the order of arrival
         self._old, self._upto = 0, last  # of a life before: where it is, and the last one
         self._page: deque[Item] = deque()  # of those, the next ones
@@ -119,7 +120,7 @@ class Queue:
             item.told.append(told)
         mine = False
         try:
-            with self._wake:
+            with self._lock:
                 self._must_be_open()
                 if own:
                     known = self._tickets.get(transaction.ticket)
@@ -305,7 +306,7 @@ class Queue:
 
     def _next(self, execute: Execute) -> Item | None:
         """Those of a life before come first; errands do not wait for them."""
-        if self._held():
+        if self._held_until and self._held():
             with self._wake:
                 found = next((item for item in self._line if item.errand), None)
                 if found is not None:
@@ -402,7 +403,7 @@ class Queue:
         except Exception as error:  # it is committed all the same, and those that wait must hear of it
             log.error("objects: a commit could not be followed up: %s", error, exc_info=error)
         self.groups += 1
-        with self._wake:
+        with self._lock:
             if group.decoupled:
                 self._line.extend(group.decoupled)
             many = len(self._line) > BODIES

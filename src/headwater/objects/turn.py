@@ -95,7 +95,7 @@ class Turns:
         at = self.clock.begin()
         self._next += 1
         moment = TurnMoment(self._node, turn, at, self._world, self._outbox.stage)
-        marks = self._begin(execute, "turn_")
+        marks = self._begin(execute, "SAVEPOINT turn_")
         outcome = Outcome(True, turn, at)
         queued, self._told = len(self.queued), 0
         wrong: Exception | None = None
@@ -162,7 +162,7 @@ class Turns:
         assert fired.transaction is not None
         self.caused += 1
         execute, name = moment.execute, f"caused_{depth}"
-        marks = self._begin(execute, name)
+        marks = self._begin(execute, f"SAVEPOINT {name}")
         try:
             check_form(fired.transaction)
             moment.step += 1
@@ -257,8 +257,8 @@ class Turns:
             text = f"{text}; and {left_out:,} more of this turn that {'is' if left_out == 1 else 'are'} not told"
         outcome.failures += (Failure(fired.trigger, text),)
 
-    def _begin(self, execute: Execute, name: str) -> tuple[int, int, object]:
-        execute(f"SAVEPOINT {name}")
+    def _begin(self, execute: Execute, savepoint: str) -> tuple[int, int, object]:
+        execute(savepoint)
         return self._world.mark(), self._outbox.mark(), self.reactions.mark()
 
     def _undo(self, execute: Execute, name: str, marks: tuple[int, int, object]) -> None:

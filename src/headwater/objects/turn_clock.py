@@ -22,7 +22,11 @@ class TurnClock:
     def begin(self) -> int:
         """The time of a turn that begins now."""
         with self._lock:
-            at = self._floor = max(self._floor, self._now())
+            at = self._now()
+            if at > self._floor:
+                self._floor = at
+            else:
+                at = self._floor
             if self._open is None:
                 self._open = at
             return at

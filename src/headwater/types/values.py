@@ -33,6 +33,8 @@ _SCALARS = {
 def to_raw(binding: Binding, value: Any, path: str = "") -> Any:
     """The raw form of a value of this type; `path` is where it lies in the event."""
     type = binding.type
+    if value.__class__ is float and isinstance(type, Scalar) and type.name == "f64":
+        return value  # the most common, and nothing can be wrong with it
     match type:
         case Record():
             return _record(binding, value, path)

@@ -118,13 +118,13 @@ class Firing:
 
     def within(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
         """What fires within the transaction: usually there is nothing that could."""
-        if not self.registry.within():
+        if not self.registry.by_name or not self.registry.within():
             return ()
         return self._judge(occurrence, moment, within=True)
 
     def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
         """What else fires."""
-        if not self.registry:
+        if not self.registry.by_name:
             return ()
         found = self._judge(occurrence, moment, within=False)
         if occurrence.op == "destroyed":
@@ -164,7 +164,8 @@ class Firing:
         self.journal.settled()
         self._taken.clear()
         self.deadlines.committed()
-        self._hear()
+        if self._heard or self.registry.channels:
+            self._hear()
 
     def wait_with(self, timer: Timer, listening: Listening) -> None:
         """Whoever has a clock, and channels."""

@@ -219,6 +219,8 @@ class Watches(Observer):
 
     def committed(self) -> None:
         """What was written may be said."""
+        if not (self._leaving or self._unsettled or self._late):  # only turns add to these, and late are unsettled ones
+            return
         with self._lock:
             leaving, self._leaving = self._leaving, []
             self._unsettled.clear()
