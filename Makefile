@@ -95,8 +95,8 @@ bench-%: peers ## a benchmark by name: make bench-interests
 performance: peers ## all studies of performance, about half an hour; writes build/performance.md, plots and reports
 	@$(BIN)/headwater study performance --out build --page build
 
-# A seed replays what happened; a number of faults or rounds ends a phase early; PHASES=faults,inputs,properties chooses.
-soak: env ## faults, mutated inputs and harder property tests for MINUTES (default 20), counted; a SEED replays a failure
+# A seed replays what happened; a number of faults or rounds ends a phase early; PHASES=faults,moving,inputs,long,properties chooses.
+soak: env ## faults, moves, mutated inputs, tests too long for `make test` and harder property tests for MINUTES (default 20), counted; a SEED replays a failure
 	@timeout -k 30 $$(( $(or $(MINUTES),20) * 60 + 180 )) $(PY) -m tests.soak --minutes $(or $(MINUTES),20) \
 	  --effort $(or $(EFFORT),20) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PHASES),--phases $(PHASES))

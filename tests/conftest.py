@@ -97,6 +97,16 @@ class Costs:
         terminalreporter.write_line(f"{sum(c for c, _ in both):8.1f} {sum(c for _, c in both):8.1f}  all")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that are marked as too long for `make test` run where they are asked for."""
+    if "soak" in config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("soak")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests are there to the end."""
     gc.freeze()

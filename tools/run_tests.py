@@ -39,9 +39,6 @@ UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
 SHOWN = 1.0  # seconds of a file that has a line of its own
 SESSION = re.compile(r"""\b(spark: Any|ansi: str)\b|usefixtures\("spark"\)""")  # all that share a session
 
-# What the one has run the other need not run again.
-TOGETHER = (("tests/studies/test_growth.py", "tests/studies/test_model.py"),)
-
 Costs = dict[str, tuple[float, float]]  # by file: seconds of processor time, seconds in all
 
 
@@ -117,31 +114,23 @@ def share_out(names: Iterable[str], known: Costs) -> list[Batch]:
     def seconds(name: str) -> float:
         return known.get(name, (UNKNOWN, UNKNOWN))[1]
 
-    units = sorted(kept_together(names), key=lambda unit: sum(map(seconds, unit)), reverse=True)
-    session = [unit for unit in units if any(map(shares_session, unit))]
-    rest = [unit for unit in units if unit not in session]
-    others = max(SIDE_BY_SIDE, round(sum(seconds(name) for unit in rest for name in unit) / BATCH))
+    longest = sorted(names, key=seconds, reverse=True)
+    session = [name for name in longest if shares_session(name)]
+    rest = [name for name in longest if name not in session]
+    others = max(SIDE_BY_SIDE, round(sum(map(seconds, rest)) / BATCH))
     first = _even(session, SESSIONS, seconds)
     for batch in first:
         batch.session = True
     return [*first, *_even(rest, others, seconds)]
 
 
-def kept_together(names: Iterable[str]) -> list[list[str]]:
-    """Each file alone, but for those that are to be in one process."""
-    left = set(names)
-    units = [[name for name in some if name in left] for some in TOGETHER]
-    left -= {name for unit in units for name in unit}
-    return [unit for unit in units if unit] + [[name] for name in sorted(left)]
-
-
-def _even(units: Iterable[list[str]], count: int, seconds: Callable[[str], float]) -> list[Batch]:
+def _even(names: Iterable[str], count: int, seconds: Callable[[str], float]) -> list[Batch]:
     """So many batches, or fewer, each with about as much to do; the longest first."""
     batches = [Batch() for _ in range(count)]
-    for unit in units:
+    for name in names:
         least = min(batches, key=lambda batch: batch.expected)
-        least.files += unit
-        least.expected += sum(map(seconds, unit))
+        least.files.append(name)
+        least.expected += seconds(name)
     return sorted((each for each in batches if each.files), key=lambda batch: batch.expected, reverse=True)
 
 

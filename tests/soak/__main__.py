@@ -1,4 +1,4 @@
-"""`python -m tests.soak`: faults, moves, mutated inputs and property tests for some minutes, and figures of them.
+"""`python -m tests.soak`: faults, moves, mutated inputs, long tests and property tests for some minutes, in figures.
 
 Writes `result.json`, and `trouble.txt` if something went wrong; exits 1 then.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from headwater_studies.harness.bench import now
-from tests.soak import federation, inputs, moving, properties, report
+from tests.soak import federation, inputs, long, moving, properties, report
 from tests.soak.plan import PHASES, Phase, Plan, Say, derived
 
 Run = Callable[[Plan, float, Say], Phase]
@@ -23,6 +23,7 @@ RUNS: Mapping[str, Run] = {
     "faults": federation.run,
     "moving": moving.run,
     "inputs": inputs.run,
+    "long": long.run,
     "properties": properties.run,
 }
 

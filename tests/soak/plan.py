@@ -12,7 +12,7 @@ from time import monotonic
 from tests.soak.meter import Meter
 
 # With their share of the time.
-PHASES: Mapping[str, float] = {"faults": 0.50, "moving": 0.15, "inputs": 0.20, "properties": 0.15}
+PHASES: Mapping[str, float] = {"faults": 0.45, "moving": 0.15, "inputs": 0.15, "long": 0.13, "properties": 0.12}
 
 
 def derived(seed: int, *names: object) -> int:

@@ -1,4 +1,4 @@
-"""Phase 4: the property tests, many times as hard: modules in an order that follows from the seed, in turn."""
+"""Phase 5: the property tests, many times as hard: modules in an order that follows from the seed, in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.soak.plan import Clock, Phase, Plan, Say, chance, derived
 ROOT = Path(__file__).parents[2]
 PROPERTY = re.compile(r"@given\(|\.TestCase$|\btests\.effort\b", re.MULTILINE)  # what such a module has
 LEAST = 15.0  # seconds that a module may take, at least
-_SUMMARY = re.compile(r"(\d+) (passed|failed|error)")
+_SUMMARY = re.compile(r"^(?:=+ )?(\d+ [a-z]+\b.*) in [\d.]+s\b", re.MULTILINE)
+_COUNT = re.compile(r"(\d+) (passed|failed|error)")
 _EXAMPLES = re.compile(r"- (\d+) passing\b")
 
 
@@ -47,8 +48,8 @@ def run(plan: Plan, seconds: float, say: Say, *, only: Sequence[str] = ()) -> Te
             break
         command = ["-m", "pytest", "-q", "-x", "--timeout=0", "-p", "no:cacheprovider", "-p", "tests.soak.profile"]
         command += ["--hypothesis-show-statistics", f"--hypothesis-seed={found.seed}", module]
-        code, text = _pytest([sys.executable, *command], min(most, clock.left), plan.effort)
-        counts = {word: int(count) for count, word in _SUMMARY.findall(text[-500:])}
+        code, text = pytest_for([sys.executable, *command], min(most, clock.left), plan.effort)
+        counts = summary(text)
         found.tests += counts.get("passed", 0)
         found.examples += sum(map(int, _EXAMPLES.findall(text)))
         if code is None:
@@ -66,7 +67,13 @@ def run(plan: Plan, seconds: float, say: Say, *, only: Sequence[str] = ()) -> Te
     return found
 
 
-def _pytest(command: list[str], seconds: float, effort: int) -> tuple[int | None, str]:
+def summary(text: str) -> dict[str, int]:
+    """How many passed, failed, were errors, as pytest said at its end; packages may say something after it."""
+    said = _SUMMARY.findall(text)
+    return {word: int(count) for count, word in _COUNT.findall(said[-1])} if said else {}
+
+
+def pytest_for(command: list[str], seconds: float, effort: int) -> tuple[int | None, str]:
     """Its exit code, None if its time was up, and what it said."""
     environment = {**os.environ, "HEADWATER_EFFORT": str(effort), "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(

@@ -12,6 +12,7 @@ from headwater_studies.harness.result import Axis, Block, Plot, Result, Section,
 from tests.federation.faults import SINKS
 from tests.soak.federation import LASTING, Faulted
 from tests.soak.inputs import Mutated
+from tests.soak.long import Long
 from tests.soak.moving import SINKS as MOVING
 from tests.soak.moving import SOURCES, Stormed
 from tests.soak.plan import PHASES, Phase, Plan
@@ -48,6 +49,8 @@ def result(plan: Plan, begun: str, seconds: float, phases: Sequence[Phase]) -> R
                 sections.append(_storm(phase, command))
             case Mutated():
                 sections.append(_inputs(phase, command))
+            case Long():
+                sections.append(_long(phase, command))
             case Tested():
                 sections.append(_properties(phase, plan, command))
     sections.append(_processes(phases, command))
@@ -182,6 +185,15 @@ def _inputs(found: Mutated, command: str) -> Section:
         "give only events that were written; a log must be readable once it is repaired."
     )
     return _section("inputs", "Mutated inputs", command, f"{found.rounds} rounds", text, table)
+
+
+def _long(found: Long, command: str) -> Section:
+    values: list[tuple[str, int | str]] = [
+        ("tests passed", found.tests),
+        ("all were reached", "no" if found.cut else "yes"),
+    ]
+    table = Table(name="long", title="Long tests", columns=(Column("", "text"), Column("", "text")), rows=rows(values))
+    return _section("long", "Tests that are too long for `make test`", command, "once each", table)
 
 
 def _properties(found: Tested, plan: Plan, command: str) -> Section:

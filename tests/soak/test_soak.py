@@ -16,7 +16,7 @@ from headwater_studies.harness.result import Result
 from tests.federation import attacks
 from tests.federation.faults import Outcome, Tally, count
 from tests.federation.hostile import Frames, Mallory, Target
-from tests.soak import properties, report
+from tests.soak import long, properties, report
 from tests.soak.__main__ import plan_of, soak
 from tests.soak.federation import Faulted
 from tests.soak.meter import Meter, Sample, sample
@@ -118,7 +118,7 @@ class TestReplaying:
     def test_what_is_asked_wrongly(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             plan_of(["--phases", "faults,nothing"])
-        assert "phases of faults, moving, inputs, properties" in capsys.readouterr().err
+        assert "phases of faults, moving, inputs, long, properties" in capsys.readouterr().err
 
 
 def cells(found: Result, table: str) -> dict[str, Any]:
@@ -172,3 +172,15 @@ def test_property_tests_of_one_module() -> None:
     assert not found.troubles and found.modules == 1 and found.tests > 0 and found.examples > 0
     assert not report.problems([found])
     assert len(properties.modules()) > 80
+
+
+def test_long_tests_are_those_that_are_marked(tmp_path: Path) -> None:
+    module = tmp_path / "test_some.py"
+    tests = ["@pytest.mark.soak\ndef test_long(): pass", "@pytest.mark.soak\ndef test_bad(): assert 1 + 1 == 3"]
+    module.write_text("\n".join(["import pytest", *tests, "def test_short(): raise OSError('not asked for')", ""]))
+    found = long.run(Plan(), 2000.0, lambda text: None, only=[str(module)])
+    assert found.tests == 1 and not found.cut
+    (trouble,) = report.problems([found])
+    assert "1 + 1" in trouble and "not asked for" not in trouble and "-m soak" in found.replay
+    known = long.modules()
+    assert "tests/studies/test_model.py" in known and "tests/spark/ingest/test_shapes.py" in known

@@ -1,4 +1,4 @@
-"""A short run of the real thing for every part of the studies."""
+"""A short run of the real thing for every part of the studies; those that take longest are for the soak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The part `model` of the study of growth: run for real, short; and its formulas."""
+"""The part `model` of the study of growth: run for real, short, in the soak; and its formulas. Its job on Spark is in
+test_scale.py."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from headwater_studies.scale import TOPOLOGIES
 from tests.effort import examples
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(900)  # it starts processes, on machines that do other work
 def test_model_is_computed_and_agrees_with_real_nodes(bench: Bench) -> None:

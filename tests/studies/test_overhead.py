@@ -1,4 +1,5 @@
-"""What operations, administration and moved code cost: short runs of the real thing, and the formulas beside it."""
+"""What operations, administration and moved code cost: short runs of the real thing, in the soak, and the
+formulas beside it."""
 
 from __future__ import annotations
 
@@ -62,6 +63,7 @@ def whole(found: Found) -> None:
         assert len(names) == len(set(names))
 
 
+@pytest.mark.soak
 def test_operations(bench: Bench) -> None:
     found = operations(bench)
     whole(found)
@@ -87,6 +89,7 @@ def test_operations(bench: Bench) -> None:
     assert {ratio.reference for ratio in found.ratios} == {"the formula of Mobile 6.4"}
 
 
+@pytest.mark.soak
 def test_administration(bench: Bench) -> None:
     found = administration(bench)
     whole(found)
@@ -125,6 +128,7 @@ def test_administration(bench: Bench) -> None:
     assert found.costs["control_message_bytes"] > 0
 
 
+@pytest.mark.soak
 def test_footprint(bench: Bench) -> None:
     found = footprint(bench)
     whole(found)

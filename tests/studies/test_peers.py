@@ -42,6 +42,7 @@ def names(found: Found, name: str) -> set[str]:
 # ── the real thing ──
 
 
+@pytest.mark.soak
 def test_whatever_is_installed_is_run_and_the_rest_is_said_to_be_not_run(bench: Bench) -> None:
     missing = installed()
     found = peers(bench)
