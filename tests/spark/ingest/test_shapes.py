@@ -110,7 +110,29 @@ SHAPES = [
 ]  # fmt: skip
 
 
+# Those that go into the log in `make test`: times as text, as seconds and as milliseconds, a decimal comma, letters of
+# Windows and in UTF-16, no header, comments, lines within values, dirt, JSON, Parquet, and what is compressed.
+SOME = {"quakes.csv", "verkauf.csv", "unicode.txt", "tij.csv.gz", "reviews.csv.bz2", "dirty.csv", "klines.csv"}
+SOME |= {"array.json", "trips.parquet"}
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.file)
+def test_a_proposal_knows_the_fields_of_a_file(tmp_path: Path, shape: Shape) -> None:
+    path, proposal = tmp_path / shape.file, tmp_path / "proposal.toml"
+    path.write_bytes(shape.data)
+    proposal.write_text(infer([path]).toml(), encoding="utf-8")
+    mapping = IngestMapping.load(proposal)
+    known = {field.name: str(field.type) for field in mapping.record.fields}
+    types = {int: ("i32", "i64"), float: ("f64",), str: ("text",), bool: ("bool",), bytes: ("bytes",)}
+    for name, value in shape.fields.items():
+        assert known[name] in types.get(type(value), known.values()), name
+    assert mapping.time.route is not None
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(each, marks=() if each.file in SOME else pytest.mark.soak, id=each.file) for each in SHAPES],
+)
 def test_a_proposal_puts_a_file_into_the_log(spark: Any, tmp_path: Path, shape: Shape) -> None:
     path, proposal = tmp_path / shape.file, tmp_path / "proposal.toml"
     path.write_bytes(shape.data)
