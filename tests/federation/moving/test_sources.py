@@ -209,3 +209,33 @@ def test_either_node_may_be_started_again(tmp_path: Path) -> None:
         publish(moved, 30, 40)
         seen.wait(40)
         assert seen.field("n") == list(range(40))
+
+
+@pytest.mark.parametrize("moves", [1, 3])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_sink_that_comes_back_after_the_source_has_left_has_what_it_missed(
+    moves: int, alone: bool, tmp_path: Path
+) -> None:
+    """The node of both is started again, and the source publishes there, and moves, before a durable sink is back:
+    others there have had by then what it has not."""
+    seen = Seen()
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        for place in (mill, lab)[: moves - 1]:  # to and fro
+            source = place.resume_source(source.move(), timeout=GUARD)
+        lab.channel(CHANNEL).subscribe(seen, name="late", delivery=DURABLE)
+        publish(source, 0, 10)
+        seen.wait(10)
+        lab = again(make, lab, tmp_path, "lab")
+        source = lab.channel(CHANNEL).source("s")
+        if not alone:
+            lab.channel(CHANNEL).subscribe(Seen(), name="early", delivery=DURABLE)
+        publish(source, 10, 20)
+        see(mill, lab)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 20, 30)
+        lab.channel(CHANNEL).subscribe(seen, name="late", delivery=DURABLE)
+        publish(moved, 30, 40)
+        seen.wait(40)
+        assert seen.field("n") == list(range(40))

@@ -41,6 +41,10 @@ class Whereabouts:
         asked = [peer.asked.get(channel.name) for peer in self._peers.everyone()]
         return all(each is None or not (each.busy or each.demand.wishes) for each in asked)
 
+    def has_left(self, key: str) -> bool:
+        """Whether a sink's position is with a source that was at this node, in this life, and has moved."""
+        return self._positions.has_left(key.partition(" ")[0])
+
     def begin(self, attachment: Attachment, move: SinkMove, *, new: bool) -> None:
         """The state of an interest that runs at sources counts from where it did, unless others here have it too."""
         entry, channel = attachment.entry, attachment.channel

@@ -216,15 +216,16 @@ class Moving(Service):
     def comes_back(self, name: str | None, asked: Iterable[Asked], options: Options) -> tuple[Any, ...] | None:
         """Where a durable subscription was, if it is subscribed again in one life of its node, after others here have
         been sent what it wants: what it has missed is not sent by itself then. After a restart it is: who is asked by
-        the first sink of a channel waits for the others."""
+        the first sink of a channel waits for the others; but not for those of a source that was here, and has moved
+        since."""
         state, delivery = self._node.state, options.delivery
-        if name is None or name not in self._had:
-            self._had.add(name or "")
-            return None
-        if state is None or options.order == "total" or getattr(delivery, "within", None) is not None:
+        first = name is None or name not in self._had
+        self._had.add(name or "")
+        if name is None or state is None or options.order == "total" or getattr(delivery, "within", None) is not None:
             return None
         positions = state.positions(name)
-        if not any(key.startswith(LOGGED) for key in positions):
+        logged = [key for key in positions if key.startswith(LOGGED)]
+        if not any(map(self._whereabouts.has_left, logged) if first else logged):
             return None
         channels = [each for each in self._node.channels() if any(one.wants(each) for one in asked)]
         with self._context.wiring.lock:
