@@ -76,7 +76,7 @@ def test_logs_sequencers_and_control_events_are_services(tmp_path: Path) -> None
         log.wait(1)
         report = node.report()
         names = ["logs", "sequencers", "control events", "patterns", "policies"]
-        names += ["objects for others", "library", "zones", "moving", "group lanes"]
+        names += ["objects for others", "library", "zones", "moving", "group lanes", "moving sources"]
         assert [service.name for service in node.services] == [*names, "log server"]
         assert report.services["patterns"] == {"foreign": {}, "ended": {}}
         assert "t.c" in report.services["logs"]["open"]

@@ -115,6 +115,7 @@ def test_the_slow_path_is_the_one_on_the_page(make: Nodes) -> None:
     def subscribe(lab: Any, desk: Any, handler: Callable[[Any], None]) -> None:
         lab.channel("machines").subscribe(lambda event: None)
         desk.channel("machines", Reading).subscribe(handler, "level > 0.5")
+        desk.channel("machines", Reading).subscribe(lambda event: None)
 
     with tracking() as tracks:
         seen = follow(tracks, make, subscribe)

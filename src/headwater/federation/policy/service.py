@@ -271,7 +271,9 @@ class PolicyService(Service):
         try:
             return PolicyInForce(self._take(SignedDocument.from_bytes(request.document)))
         except SecurityError as error:
-            if error.reason not in ("rule", "unknown", "authority"):  # these need only obey somebody else
+            if error.reason == "conflict":
+                self._note(caller.peer, error)
+            elif error.reason not in ("rule", "unknown", "authority"):  # these need only obey somebody else
                 self._context.offences.note(caller.peer.id, str(error))
             return PolicyInForce(refused=str(error)[:MAX_WHY])
         except HeadwaterError as error:
