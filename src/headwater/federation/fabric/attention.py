@@ -86,9 +86,8 @@ class Attention:
             log.debug("signs of life of %s: %s", key, plain(error))
 
     def _undeclare(self, key: str) -> None:
+        """Should it be wanted again by now, Zenoh is asked anew: it says only once that a node is there."""
         with self._lock:
-            if key in self._wanted:  # again
-                return
             made = self._declared.pop(key, [])
         for each in made:
             try:
@@ -96,6 +95,7 @@ class Attention:
             except zenoh.ZError as error:
                 log.debug("signs of life of %s: %s", key, plain(error))
         self._forget(key)
+        self._declare(key)
 
 
 def any_of_name(name: str) -> str:

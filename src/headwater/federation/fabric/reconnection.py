@@ -30,6 +30,7 @@ LONGEST_PAUSE_SECONDS = 30.0  # the pause between attempts doubles up to this
 FORGET_SECONDS = 86_400.0  # after which a lost node is given up
 _INTRODUCING = threading.Lock()  # one at a time in a process: see `session.one_at_a_time`
 MOST_LOST = 64  # lost nodes that are looked for; the longest lost are given up first
+_CHANCE = random.Random()  # not the one that programs seed
 
 
 class Reunion:
@@ -111,7 +112,7 @@ class Reunion:
         while True:
             with self._lock:
                 seen = set(self._lost)
-                self._change.wait_for(lambda: self._closed, pause * random.uniform(1.0, 2.0))  # not all nodes at once
+                self._change.wait_for(lambda: self._closed, pause * _CHANCE.uniform(1.0, 2.0))  # not all nodes at once
                 now = monotonic()
                 self._lost = {zid: kept for zid, kept in self._lost.items() if now - kept[1] < FORGET_SECONDS}
                 if self._closed or not self._lost:
