@@ -340,7 +340,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("schema",),
         ("footers", "ordered_merge", "table_rows", "wal"),
         ("interest_scan", "parquet_segment", "wal_writer"),
-        ("recovery", "staging", "tail"),
+        ("recent_events", "recovery", "staging", "tail"),
         ("snapshot",),
         ("orphan_segments", "reader", "retention", "rewrite"),
         ("channel_log", "compact", "log_reader"),

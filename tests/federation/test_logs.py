@@ -34,6 +34,7 @@ from headwater.federation.wire.log_requests import Logged, Read
 from headwater.logs import LogFiles, LogReader
 from headwater.store.log import retention
 from tests.effort import examples
+from tests.federation import hostile_arrow
 from tests.federation.nodes import eventually, nodes
 from tests.federation.nursery import Popen
 
@@ -181,6 +182,20 @@ def test_one_of_them_that_ends_is_named_when_it_is_missed(tmp_path: Path) -> Non
                 return False
 
             eventually(missed)
+
+
+@pytest.mark.parametrize("compress", ["", "zstd"])
+@pytest.mark.parametrize("name", hostile_arrow.STREAMS)
+def test_pages_that_ask_for_more_memory_than_they_are(
+    lab: Lab, clients: dict[str, LogClient], monkeypatch: pytest.MonkeyPatch, name: str, compress: str
+) -> None:
+    """A node with a certificate may send anything: it is refused, and reading goes on when the node is honest again."""
+    page, rows = hostile_arrow.STREAMS[name](), log_messages.PAGE_ROWS + 1
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.federation.logs.server._packed", lambda *_: (page, rows))
+        with pytest.raises(FederationError, match="its events cannot be read: expected"):
+            list(clients[compress].read(CHANNEL, "alpha", "st"))
+    assert len(seqs(clients[compress].read(CHANNEL, "alpha", "st", after=COUNT - 10))) == 10
 
 
 def test_who_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

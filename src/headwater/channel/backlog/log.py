@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.backlog.contract import Reading, judge_of
-from headwater.channel.backlog.ring import Copied, Event, Rings
+from headwater.channel.backlog.ring import STRETCH_EVENTS, Copied, Event, Rings
 from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.errors import EncodeError, StoreError
 from headwater.late import np, pc
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.interest import Interest
     from headwater.store.log.reader import Scan, Span
+    from headwater.store.log.recent_events import RecentEvents
     from headwater.types import EventType
 
 ROWS = 16_384  # events that are read in one go
@@ -64,11 +65,21 @@ class LogBacklog:
         type = self._channel.type
         earlier = self._logs.handed.get((self._channel.name, source))
         if earlier is None or after >= earlier.upto:
-            return Scanned(partial(self._scan, source, after, upto), type)
+            return self._own(source, after, upto)
         parts: list[Copied | Scanned | Older] = [Scanned(partial(earlier.scan, after, min(upto, earlier.upto)), type)]
         if upto > earlier.upto:
-            parts.append(Scanned(partial(self._scan, source, earlier.upto, upto), type))
+            parts.append(self._own(source, earlier.upto, upto))
         return Joined(parts)
+
+    def _own(self, source: str, after: int, upto: int) -> Scanned:
+        """What the log has of it."""
+        given = source, after, upto
+        return Scanned(partial(self._scan, *given), self._channel.type, partial(self._recent, *given))
+
+    def _recent(self, source: str, after: int, upto: int) -> RecentEvents | None:
+        """The same where the end of the file has all of it that is being written: no other is looked for then."""
+        found = self._logs.known(self._channel.name)
+        return None if found is None or found.type != self._channel.type else found.recent(source, after, upto)
 
     def _scan(self, source: str, after: int, upto: int) -> Scan | None:
         if after >= upto:
@@ -97,8 +108,13 @@ class Scanned:
     """Stretches of a scan of a log. Events that are none of the channel's present type, because they lack a field that
     it must have or have a value that it cannot, are left out."""
 
-    def __init__(self, scan: Callable[[], Scan | None], type: EventType | None) -> None:
-        self._open, self._type = scan, type
+    def __init__(
+        self,
+        scan: Callable[[], Scan | None],
+        type: EventType | None,
+        recent: Callable[[], RecentEvents | None] = lambda: None,
+    ) -> None:
+        self._open, self._type, self._recent = scan, type, recent
         self._scan: Scan | None = None
 
     @property
@@ -108,6 +124,10 @@ class Scanned:
     def __iter__(self) -> Iterator[Stretch]:
         """One stretch for each batch of the scan, also where nothing of it fits the type: a cursor goes on past it. The
         log is opened now, not before."""
+        recent = self._recent()
+        if recent is not None:
+            yield from _stretches(recent)
+            return
         self._scan = scan = self._open()
         if scan is None:
             return
@@ -130,6 +150,18 @@ class Scanned:
                     continue
                 rows, seqs, stamps = type.conform(batch.take(kept)), seqs[kept], stamps[kept]
             yield Stretch(upto, seqs, stamps, type, rows=rows)
+
+
+def _stretches(recent: RecentEvents) -> Iterator[Stretch]:
+    """The end of a log: all of it is there, and of its present type."""
+    for seqs, stamps, records, rows in recent:
+        for start in range(0, len(seqs), STRETCH_EVENTS):
+            end = start + STRETCH_EVENTS
+            some = None if records is None else records[start:end]
+            its = None if rows is None else rows.slice(start, STRETCH_EVENTS)
+            yield Stretch(
+                int(seqs[start:end][-1]), seqs[start:end], stamps[start:end], recent.type, records=some, rows=its
+            )
 
 
 def _fitting(type: EventType, batch: Any) -> Any:

@@ -53,6 +53,7 @@ from headwater.federation.security.tls import zenoh_settings
 from headwater.federation.security.trust import Stamp, stamp
 from headwater.federation.wire import log_requests as log_messages
 from headwater.federation.wire import requests as messages
+from headwater.federation.wire.arrow_streams import Bounds, read_stream
 from headwater.federation.wire.log_requests import ChannelLogged, Head, Listing, Logged, Question, Read
 from headwater.federation.wire.requests import Card, pack, pack_params
 from headwater.interest import Interest, Limits
@@ -606,15 +607,16 @@ class Pages(Iterator[Any]):
                 self._under_way = self._client._start(self._node, self._question)
             self.position = head.next
             if head.rows:
-                return self._batch(data)
+                return self._batch(data, head.rows)
         raise StopIteration
 
-    def _batch(self, data: memoryview) -> pa.RecordBatch:
+    def _batch(self, data: memoryview, rows: int) -> pa.RecordBatch:
         """The events of a page, in the schema that was promised."""
         try:
-            with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-                table = stream.read_all()
-            table.validate(full=True)
+            bounds = Bounds(log_messages.ANSWER_BYTES, log_messages.PAGE_ROWS, compressed=bool(self._question.compress))
+            table = pa.Table.from_batches(read_stream(data, bounds))
+            if table.num_rows != rows:
+                raise FrameError(f"expected {rows:,} rows, found {table.num_rows:,}")
             return self._union.fitted(table, self.schema, self._node, self._question.source, made=self._made)
         except (pa.ArrowException, OSError, ValueError, HeadwaterError) as error:
             raise FederationError(f"node {self._node}: its events cannot be read: {error}") from error

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headwater.errors import FederationError, StoreError
+from headwater.errors import FederationError, FrameError, StoreError
+from headwater.federation.wire.arrow_streams import read_schema
 from headwater.federation.wire.log_requests import ChannelLogged
 from headwater.federation.wire.requests import unpack_type
 from headwater.late import pa
 from headwater.store.log.interest_scan import check_columns
-from headwater.store.log.schema import NODE, SOURCE, Table, constant, evolve, meta_fields, table_of
+from headwater.store.log.schema import NODE, SOURCE, TYPE_KEY, Table, constant, evolve, meta_fields, table_of
 from headwater.store.log.table_rows import one_batch, to_table
 from headwater.types import EventType
 
@@ -26,12 +27,15 @@ class Union:
 
     @classmethod
     def of(cls, channel: str, parts: Mapping[str, ChannelLogged]) -> Union:
+        """Of what each node says that it has; FederationError if that are no columns, or do not fit one another."""
         found: Table | None = None
         for node, part in sorted(parts.items()):
             try:
-                schema = pa.ipc.read_schema(pa.py_buffer(part.schema))
-                table = Table(unpack_type(part.type), table_of(schema, f"node {node}").fields)
-            except (pa.ArrowException, OSError, ValueError) as error:
+                schema = read_schema(part.schema)
+                # Its type is sent beside it; the one within is for files, and not looked at.
+                notes = {key: text for key, text in (schema.metadata or {}).items() if key != TYPE_KEY}
+                table = Table(unpack_type(part.type), table_of(schema.with_metadata(notes), f"node {node}").fields)
+            except (FrameError, ValueError) as error:
                 raise FederationError(f"node {node}: expected the columns of a log, found: {error}") from error
             if found is None or found == table:
                 found = table

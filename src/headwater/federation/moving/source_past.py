@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import FederationError
-from headwater.federation.wire.source_move_requests import PAGE_BYTES
+from headwater.errors import FederationError, FrameError
+from headwater.federation.wire.arrow_streams import Bounds, read_stream
+from headwater.federation.wire.source_move_requests import MAX_PAGE, PAGE_BYTES
 from headwater.late import pa
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ def page_of(
     else:
         end = upto
         open = logs.known(channel)
+        recent = None if open is None else open.recent(source, after, upto)
+        if recent is not None:
+            return _packed(recent.batch(ROWS), end)
         reader = logs.reader(channel) if open is None else open.reader()
         if reader is None:
             return b"", end
@@ -61,6 +64,11 @@ def page_of(
         batch = next(found, None)
     finally:
         found.close()
+    return _packed(batch, end)
+
+
+def _packed(batch: Any, end: int) -> tuple[bytes, int]:
+    """As many of these events as are a page, and the last of them."""
     if batch is None or not batch.num_rows:
         return b"", end
     while batch.num_rows > 1 and batch.nbytes > PAGE_BYTES:
@@ -81,8 +89,6 @@ def append_page(log: ChannelLog, key: str, rows: bytes, after: int, upto: int) -
         if batch.column(SEQ).null_count or batch.column(TIME).null_count:
             raise FederationError("resume_source: expected a number and a time for each event, found some without")
         seqs = batch.column(SEQ).to_pylist()
-        if batch.column(SEQ).null_count or batch.column(TIME).null_count:
-            raise FederationError("resume_source: expected a number and a time for each event, found some without")
         if not seqs:
             continue
         last = log.last(key)
@@ -98,15 +104,12 @@ def append_page(log: ChannelLog, key: str, rows: bytes, after: int, upto: int) -
         log.append_rows(key, rest.column(SEQ), rest.column(TIME), rest.select(fields))
 
 
-def _batches(rows: bytes) -> Iterator[Any]:
+def _batches(rows: bytes) -> list[Any]:
     if not rows:
-        return
+        return []
     try:
-        with pa.ipc.open_stream(rows) as stream:
-            for batch in stream:
-                batch.validate(full=True)
-                yield batch
-    except (pa.ArrowException, KeyError, OSError) as error:
+        return read_stream(rows, Bounds(MAX_PAGE, ROWS))
+    except FrameError as error:
         raise FederationError(f"resume_source: expected events as Arrow, found: {error}") from None
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headwater.errors import EncodeError, EvolutionError, FrameError
+from headwater.federation.wire.arrow_messages import ROWS, head_of, rows_of
 from headwater.federation.wire.kinds import (
     BATCH,
     CONTIGUOUS,
@@ -42,10 +43,7 @@ HEAD_BYTES = 4096  # bytes of a head that is worth remembering
 FEW_ROWS = 8192  # rows that are serialised without looking first whether they fit
 _BATCH = struct.Struct("<IBIBIQQqI")  # with the prefix
 _BODY = struct.Struct("<IBIQQqI")
-_RECORD_BATCH = 3  # the kind of message in Arrow's Message.fbs
-_LENGTH, _NODES, _BUFFERS, _COMPRESSION = 0, 1, 2, 3  # places of a RecordBatch there
 _MARK = struct.Struct("<II")
-_KIND, _HEADER, _BODY_LENGTH = 1, 2, 3  # places of a Message
 
 
 class Batch(msgspec.Struct):
@@ -314,7 +312,10 @@ def _check_message(message: bytes, present: bytes | None) -> tuple[int, bool]:
     head = message[8 : 8 + size]
     if mark != U32 or len(head) != size:
         raise FrameError("batch: expected an Arrow message, found a broken beginning")
-    rows, body, nulls = _check_head(head) if size <= HEAD_BYTES else _check_head.__wrapped__(head)
+    try:
+        rows, body, nulls = _check_head(head) if size <= HEAD_BYTES else _check_head.__wrapped__(head)
+    except FrameError as error:
+        raise FrameError(f"batch: {error}") from None
     if body != len(message) - 8 - size:
         raise FrameError(f"batch: expected a body of {len(message) - 8 - size:,} bytes, found {body:,}")
     whole = present is not None and len(nulls) == len(present)
@@ -325,57 +326,10 @@ def _check_message(message: bytes, present: bytes | None) -> tuple[int, bool]:
 def _check_head(whole: bytes) -> tuple[int, int, bytes]:
     """The rows of a message with this head, the length of its body, and for each column whether it has nulls."""
     head = memoryview(whole)
-    try:
-        table = _number("<I", head, 0)
-        kind = _place(head, table, _KIND)
-        body = _long(head, _place(head, table, _BODY_LENGTH))
-        place = _place(head, table, _HEADER)
-        if not kind or _number("<B", head, kind) != _RECORD_BATCH or not place:
-            raise FrameError("batch: expected an Arrow record batch message, found another kind")
-        rows = place + _number("<I", head, place)
-        if _place(head, rows, _COMPRESSION):
-            raise FrameError("batch: expected plain Arrow buffers, found compressed ones; compress the frame instead")
-        buffers = _place(head, rows, _BUFFERS)
-        if buffers:
-            buffers += _number("<I", head, buffers)
-            count = _number("<I", head, buffers)
-            # Each is (offset, length): more than the body has in total would mean that some lie over one another.
-            if 16 * count > len(head) - buffers - 4:
-                raise FrameError("batch: expected the places of Arrow's buffers, found the end of the message's head")
-            lengths = np.frombuffer(head, "<i8", 2 * count, buffers + 4)[1::2]
-            if bool((lengths < 0).any()) or sum(lengths.tolist()) > body:
-                raise FrameError(f"batch: expected Arrow buffers of {body:,} bytes in total, found other sizes")
-        return _long(head, _place(head, rows, _LENGTH)), body, _nulls(head, _place(head, rows, _NODES))
-    except struct.error as error:
-        raise FrameError(f"batch: expected an Arrow message, found: {error}") from None
-
-
-def _nulls(head: memoryview, nodes: int) -> bytes:
-    """For each column, 1 if it has nulls. Each is (rows, nulls)."""
-    if not nodes:
-        return b""
-    nodes += _number("<I", head, nodes)
-    count = _number("<I", head, nodes)
-    if 16 * count > len(head) - nodes - 4:
-        raise FrameError("batch: expected the counts of Arrow's columns, found the end of the message's head")
-    return bytes((np.frombuffer(head, "<i8", 2 * count, nodes + 4)[1::2] != 0).astype(np.uint8))
-
-
-def _number(form: str, head: memoryview, at: int) -> int:
-    if at < 0:
-        raise FrameError("batch: expected an Arrow message, found a place before its beginning")
-    value: int = struct.unpack_from(form, head, at)[0]
-    return value
-
-
-def _long(head: memoryview, at: int) -> int:
-    return _number("<q", head, at) if at else 0
-
-
-def _place(head: memoryview, table: int, slot: int) -> int:
-    """Where a flatbuffer table has one of its values; 0 if it has none."""
-    names = table - _number("<i", head, table)
-    if 6 + 2 * slot > _number("<H", head, names):
-        return 0
-    offset = _number("<H", head, names + 4 + 2 * slot)
-    return table + offset if offset else 0
+    kind, place, body = head_of(head)
+    if kind != ROWS:
+        raise FrameError("expected an Arrow record batch message, found another kind")
+    rows = rows_of(head, place, body)
+    if rows.compressed:
+        raise FrameError("expected plain Arrow buffers, found compressed ones; compress the frame instead")
+    return rows.rows, body, rows.nulls

@@ -25,6 +25,7 @@ from headwater.federation.wire.control import Name, Number
 
 KIND, REPLY, CARD = "log", "log-reply", "log-card"
 PAGE_BYTES = 4 * 1024 * 1024  # bytes of events in an answer, at most
+PAGE_ROWS = PAGE_BYTES // 8 + 1  # rows in an answer: the number of each takes part of its bytes
 ANSWER_BYTES = 32 * 1024 * 1024  # bytes of an answer: one event may take more than a page
 MAX_COLUMNS = 4096
 MAX_PROGRAM = 512 * 1024

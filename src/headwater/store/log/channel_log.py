@@ -22,6 +22,7 @@ from headwater.late import np, pa
 from headwater.store.log import background, recovery, schema
 from headwater.store.log.layout import ChannelFolder, Foundation, make_folders
 from headwater.store.log.parquet_segment import put_to_rest
+from headwater.store.log.recent_events import MOST_EVENTS, RecentEvents, recent_events
 from headwater.store.log.recovery import Recovered
 from headwater.store.log.settings import Log
 from headwater.store.log.wal import NANOS, Header
@@ -65,10 +66,10 @@ class ChannelLog:
     # Found quicker than in a dictionary, which counts in `append`.
     # fmt: off
     __slots__ = (
-        "__weakref__", "_age_job", "_aging", "_armed", "_claim", "_closed", "_each", "_failure", "_folder", "_last",
-        "_lock", "_mark", "_resting", "_retry", "_roll_at", "_rolled", "_sealed", "_sync_job", "_synced", "_syncing",
-        "_ticket", "_times", "_trouble", "_turn", "_unsynced", "_waiters", "_watch_job", "_writer", "channel", "id",
-        "node", "recovered", "settings", "syncs", "type",
+        "__weakref__", "_age_job", "_aging", "_armed", "_attend_at", "_claim", "_closed", "_each", "_failure",
+        "_folder", "_last", "_lock", "_mark", "_resting", "_retry", "_roll_at", "_rolled", "_sealed", "_sync_job",
+        "_synced", "_syncing", "_ticket", "_times", "_trouble", "_turn", "_unsynced", "_waiters", "_watch_job",
+        "_writer", "channel", "id", "node", "recovered", "settings", "syncs", "type",
     )
     # fmt: on
 
@@ -134,6 +135,7 @@ class ChannelLog:
 
     def _start(self) -> None:
         self._roll_at = self.settings.roll_bytes
+        self._attend_at = 0  # the size of the file from which on something is due: it is rolled, or a mark is set
         _OPEN.add(self)
         with self._lock:
             if self._writer.names:
@@ -173,6 +175,14 @@ class ChannelLog:
 
         return ChannelReader(self.settings.folder, self.channel, nodes=(self.node,))
 
+    def recent(self, source: str, after: int, upto: int) -> RecentEvents | None:
+        """What a reader would find of a source with after < number <= upto, from the end of the file that is written;
+        None where that does not have all of it, or something is amiss: then a reader says. No lock is needed."""
+        writer, last = self._writer, self._last.get(source, 0)
+        if not after < min(upto, last) or last - after > MOST_EVENTS or self._failure is not None or not writer.there():
+            return None
+        return recent_events(writer, source, after, min(upto, last))
+
     # ── appending ──
 
     def append(self, source: str, seq: int, stamp: int, record: bytes) -> int:
@@ -196,7 +206,7 @@ class ChannelLog:
                 self._ticket = ticket = self._ticket + 1
             except BaseException as error:
                 raise self._taken_back(error, writer, size, source, seq) from error
-            if not self._armed or writer.size >= self._roll_at:
+            if not self._armed or writer.size >= self._attend_at:
                 self._attend()
         return ticket
 
@@ -238,7 +248,7 @@ class ChannelLog:
                 self._ticket = ticket = self._ticket + 1
             except BaseException as error:
                 raise self._taken_back(error, writer, size, source, first) from error
-            if not self._armed or writer.size >= self._roll_at:
+            if not self._armed or writer.size >= self._attend_at:
                 self._attend()
         return ticket
 
@@ -432,7 +442,7 @@ class ChannelLog:
         self._writer = self._create(writer.header.segment + 1)
         self._rolled.append(writer)
         self._sealed.append(writer.header.segment)
-        self._roll_at = self.settings.roll_bytes
+        self._roll_at, self._attend_at = self.settings.roll_bytes, 0
         self._armed = False
         background.RESTER.after(0, self._later(ChannelLog._rest))
 
@@ -448,6 +458,7 @@ class ChannelLog:
                 if self._failure is None:
                     _log.warning("%s: no new file could be begun: %s", self._place, error.strerror)
             return
+        self._attend_at = min(self._roll_at, writer.mark())
         self._armed = True
         keeper = background.KEEPER
         if self.settings.sync == "interval" and not self._sync_job:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import threading
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -16,6 +19,8 @@ from headwater.store.log.layout import Foundation, hidden
 from headwater.store.log.wal import BATCH, EVENT, MAX_PAYLOAD, ROWS, SOURCE, Header, Segment, has_enum
 
 _AT_ONCE = 1000  # buffers in one call; systems take 1024
+_MARKS = 64
+_APART = 8 << 10  # bytes between two marks, at least
 _HEADED = 28 & 7  # what is over 8 bytes in the length of a block without its crc
 
 
@@ -49,8 +54,8 @@ class Writer:
 
     # fmt: off
     __slots__ = (
-        "_foundation", "_gather", "_identity", "_new", "_pack", "_salt", "_streams", "_writer", "broken", "descriptor",
-        "header", "names", "path", "size",
+        "_foundation", "_gather", "_identity", "_new", "_open", "_pack", "_streams", "_writer", "broken", "descriptor",
+        "header", "marks", "names", "path", "salt", "size",
     )
     # fmt: on
 
@@ -62,13 +67,15 @@ class Writer:
         self.size = size
         self.broken: str | None = None
         self.names = names
-        self._salt = header.salt
+        self.salt = header.salt
         self._pack = struct.Struct("<IB3xIqq").pack
         self._streams = has_enum(header.rows)
         self._gather = _Gather()
         self._writer: Any = None
         self._new: dict[str, int] = {}  # sources named here since it was opened, and the file's size before that
         self._foundation: Foundation | None = None  # what is to be on the disk with the first event
+        self.marks = deque([size], maxlen=_MARKS)  # places in the file where a block begins, ascending: the last ones
+        self._open = threading.Lock()  # who reads holds it, and who closes; never who writes
 
     @classmethod
     def create(cls, path: Path, header: Header, foundation: Foundation | None = None) -> Writer:
@@ -110,7 +117,7 @@ class Writer:
         body = self._pack(len(record), EVENT, number, seq, stamp) + record
         if len(body) & 7 != _HEADED:
             body += b"\0" * (-len(record) & 7)
-        data = crc32(body, self._salt).to_bytes(4, "little") + body
+        data = crc32(body, self.salt).to_bytes(4, "little") + body
         if self.broken is not None:
             raise StoreError(self.broken)
         try:
@@ -129,7 +136,7 @@ class Writer:
         if self.broken is not None:
             raise StoreError(self.broken)
         self._new[source] = self.size
-        self._write([declared, crc32(body, self._salt).to_bytes(4, "little"), body])
+        self._write([declared, crc32(body, self.salt).to_bytes(4, "little"), body])
         self.names[source] = number
 
     def batch(self, source: str, first: int, stamp: int, batch: Any) -> None:
@@ -156,7 +163,7 @@ class Writer:
         if length & 7:
             parts.append(b"\0" * (-length & 7))
         head = self._pack(length, kind, number, a, b)
-        crc = crc32(head, self._salt)
+        crc = crc32(head, self.salt)
         for part in parts:
             crc = crc32(part, crc)
         if self.broken is not None:
@@ -186,7 +193,7 @@ class Writer:
         name = source.encode("utf-8", "surrogatepass")
         number = len(self.names)
         body = self._pack(len(name), SOURCE, number, 0, 0) + name + b"\0" * (-len(name) & 7)
-        return number, crc32(body, self._salt).to_bytes(4, "little") + body
+        return number, crc32(body, self.salt).to_bytes(4, "little") + body
 
     def _write(self, parts: Sequence[Any], written: int = 0) -> None:
         """Write all of this, after what is `written` already."""
@@ -218,6 +225,8 @@ class Writer:
         while self._new and next(reversed(self._new.values())) >= size:
             source, _ = self._new.popitem()
             self.names.pop(source, None)
+        while self.marks[-1] > size:
+            self.marks.pop()
         try:
             os.ftruncate(self.descriptor, self.size)
         except OSError as error:
@@ -225,6 +234,18 @@ class Writer:
                 f"log {os.fspath(self.path)!r}: expected to cut back what could not be written, found: "
                 f"{error.strerror}; close the node, see to the disk, and open it again"
             )
+
+    def mark(self) -> int:
+        """Note that a block begins here, if it is time for that; from which size on it is the next time."""
+        if self.size - self.marks[-1] >= _APART:
+            self.marks.append(self.size)
+        return self.marks[-1] + _APART
+
+    def read(self, start: int, end: int) -> bytes | None:
+        """These bytes of the file, as far as there are any; None if it is closed, or cannot be read. Any thread may."""
+        with self._open, suppress(OSError):
+            return None if self.descriptor < 0 else os.pread(self.descriptor, end - start, start)
+        return None
 
     def there(self) -> bool:
         """Whether its file is still where it was made: who deletes or moves the folder does not stop it from growing,
@@ -242,7 +263,9 @@ class Writer:
             self._foundation = None
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        with self._open:
+            descriptor, self.descriptor = self.descriptor, -1
+            os.close(descriptor)
         self._writer = None
 
 
