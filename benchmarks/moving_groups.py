@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import statistics
 import struct
 import subprocess
@@ -68,19 +69,23 @@ def _work(place: int, endpoint: str, url: str | None, counts: Any, said: Any) ->
     with Node(f"worker-{place}", connect=endpoint) as node:
         node.channel("measured.work", Work).subscribe(tally.event, "n >= 0", group="workers", dispatch="inline")
         if url is not None:
-            threading.Thread(target=_queue, args=(url, tally), daemon=True).start()
+            heard = threading.Event()
+            threading.Thread(target=_queue, args=(url, tally, heard), daemon=True).start()
+            assert heard.wait(GUARD)  # core NATS keeps nothing for who is about to subscribe
         assert node.ready(GUARD)
         said.send("ready")
         said.recv()
+    os._exit(0)  # the loop of NATS, in its thread, now and then keeps the interpreter from ending
 
 
-def _queue(url: str, tally: _Tally) -> None:
+def _queue(url: str, tally: _Tally, heard: threading.Event) -> None:
     import nats
 
     async def serve() -> None:
         client = await nats.connect(url)
         await client.subscribe("work", queue="workers", cb=tally.message)
         await client.flush()
+        heard.set()
         await asyncio.Event().wait()
 
     _loop().run_until_complete(serve())
@@ -112,6 +117,13 @@ class _Publisher:
             assert perf_counter() < end, f"{count - sum(self._counts)} are not handled"
             sleep(0.0005)
 
+    async def _until_there(self, count: int) -> None:
+        """The same, while the client writes what it still has: it says that it has flushed before all is out."""
+        end = perf_counter() + GUARD
+        while sum(self._counts) < count:
+            assert perf_counter() < end, f"{count - sum(self._counts)} are not handled"
+            await asyncio.sleep(0.0005)
+
     def warm(self) -> None:
         """Until everybody is there."""
         end = perf_counter() + GUARD
@@ -135,6 +147,7 @@ class _Publisher:
             for n in range(count):
                 await publish("work", pack(n, 0.5))
             await self._client.flush(GUARD)
+            await self._until_there(before + count)
 
         self._nats.run_until_complete(all_of_them())
         return before + count

@@ -47,7 +47,8 @@ def main() -> None:
         print(f"{len(packed)} orders of more than 10, each packed once: {set(once.values()) == {1}}")
         assert shop.flush(30)  # all of it is acknowledged
 
-        # One does not go on, and then is gone: what it has not packed goes to others, and says so.
+        # One does not go on, and then is gone: what it has not packed goes to others, and says so. It has one order:
+        # while all are at something the others are nobody's, and wait for whoever is free.
         packed.clear()
         for member in members:
             member.pause()
@@ -55,7 +56,7 @@ def main() -> None:
             source.publish(Order(number, 50.0))
         for member in members[1:]:
             member.resume()
-        eventually(lambda: len(packed) == 6)
+        eventually(lambda: len(packed) == 8)
         print(f"packed while the first rests: {len(packed)}")
         left = sorted(set(range(100, 109)) - {number for _, number in packed})
         members[0].cancel()

@@ -30,6 +30,7 @@ class Life(RuleBasedStateMachine):
         self.keys: dict[int, Any] = {}
         self.owner: dict[Any, str] = {}  # of keys, while that member is there
         self.order: dict[Any, int] = {}  # the last event of each key that was handed over for the first time
+        self.gathered: list[int] = []  # what waits for a run
 
     def take(self, handed: list[Handed[int]]) -> None:
         for member, number, event, redelivered in handed:
@@ -81,6 +82,31 @@ class Life(RuleBasedStateMachine):
         self.keys[self.published] = key
         self.take(self.group.put(self.published, key))
 
+    @rule(events=st.sampled_from([0, 1, 1, 5, 64, 200]))
+    def gather(self, events: int) -> None:
+        """Events that are handed out in runs: at once to who has nothing, and many of them to who has the fewest."""
+        for _ in range(events):
+            self.published += 1
+            self.keys[self.published] = None
+            self.gathered.append(self.published)
+        while self.gathered and (found := self.group.next_run(len(self.gathered))) is not None:
+            member, most = found
+            there = {
+                each: len(self.has[each]) for each in self.group.members if len(self.has[each]) < self.credit[each]
+            }
+            assert there[member] == min(there.values()) and 1 <= most <= min(64, len(self.gathered))
+            idle = sum(not has for has in there.values())
+            if idle:  # nobody's share is for another one
+                assert (most - 1) * idle < len(self.gathered)
+            else:
+                assert len(self.gathered) >= 64
+            run, self.gathered = self.gathered[:most], self.gathered[most:]
+            first = self.group.place_run(member, run)
+            self.take([Handed(member, first + at, event, False) for at, event in enumerate(run)])
+        there = {each: len(self.has[each]) for each in self.group.members if len(self.has[each]) < self.credit[each]}
+        assert not self.gathered or self.group.waiting or all(there.values())
+        assert len(self.gathered) < 64 or self.group.waiting or not there
+
     @rule(member=MEMBERS, which=st.integers(0, 20))
     def acknowledge(self, member: str, which: int) -> None:
         mine = list(self.has.get(member, {}))
@@ -101,7 +127,7 @@ class Life(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         held = [event for mine in self.has.values() for event in mine.values()]
         assert len(held) == len(set(held)) and not set(held) & self.done
-        assert len(held) + len(self.done) + self.group.waiting == self.published
+        assert len(held) + len(self.done) + self.group.waiting + len(self.gathered) == self.published
         for member, mine in self.has.items():
             assert self.group.outstanding(member) == len(mine)
 

@@ -33,7 +33,7 @@ class Ledger:
     """In the place of a group: knows what it has handed over, and what is acknowledged."""
 
     def __init__(self) -> None:
-        self.forged = 0
+        self.forged = self.lost = 0
         self.open: set[int] = set()
         self.done: list[int] = []
 
@@ -41,6 +41,10 @@ class Ledger:
         for number in numbers:
             self.open.remove(number)
             self.done.append(number)
+
+    def give_up(self, id: str, numbers: list[int]) -> None:
+        self.acknowledge(id, numbers)
+        self.lost += len(numbers)
 
 
 class World:
@@ -56,11 +60,14 @@ class World:
             lambda job, about: handled.append((job.number, about.redelivered)), group="workers", queue=200
         )
         self.group = Ledger()
-        self.seat = RemoteSeat("it", 7, 200, self.poster("there"), self.carrying.append)
+        self.seat = RemoteSeat("it", 7, 200, self.poster("there"), self.put_up)
         self.seat.group = self.group  # type: ignore[assignment]
         self.attendance = Attendance(self.member, "lab.1", 1, 7, "lab", self.poster("back"))
         self.attendance.accept(self.jobs.type)
         self.numbers = 0
+
+    def put_up(self, seat: RemoteSeat, *, gathered: bool = False) -> None:
+        self.carrying.append(seat)
 
     def poster(self, way: str) -> Any:
         def post(said: wire.GroupPost) -> bool:
@@ -70,7 +77,7 @@ class World:
 
         return post
 
-    def hand(self, count: int, text: str = "", again: bool = False) -> None:
+    def hand(self, count: int, text: str = "", again: bool = False, run: bool = False) -> None:
         handed = []
         for _ in range(count):
             self.numbers += 1
@@ -79,7 +86,10 @@ class World:
             self.group.open.add(self.numbers)
             handed.append(Handed("it", self.numbers, letter, again))
         ready: list[Any] = []
-        self.seat.hand(handed, ready)
+        if run:
+            self.seat.hand_run(handed[0].number, [each.event for each in handed], ready)
+        else:
+            self.seat.hand(handed, ready)
         for each in ready:
             each.dispatch()
 
@@ -139,7 +149,7 @@ def test_what_is_handed_over_is_handled_once_whatever_the_link_loses(steps: list
         for step in steps:
             match step:
                 case "hand":
-                    world.hand(world.random.choice([1, 3, 40]))
+                    world.hand(world.random.choice([1, 3, 40]), run=world.random.random() < 0.5)
                 case "cut":
                     world.ways["there"].clear()
                     world.ways["back"].clear()
@@ -206,8 +216,8 @@ def test_who_sends_more_than_the_member_takes_is_not_heard() -> None:
 @pytest.mark.parametrize(
     ("events", "sources", "words"),
     [
-        ([(1, 1, 0, b"nonsense", False, False)], {1: "s"}, "not of its type"),
-        ([(2, 1, 0, b"", False, False)], {1: "s"}, "a source that was named before, found 2"),
+        ([(1, 0, [1], [b"nonsense"], False, False)], {1: "s"}, "not of its type"),
+        ([(2, 0, [1], [b""], False, False)], {1: "s"}, "a source that was named before, found 2"),
     ],
 )
 def test_what_is_no_event_is_not_handed_over(events: Any, sources: Any, words: str) -> None:
@@ -256,14 +266,41 @@ def test_an_event_in_crumbs_is_not_put_together() -> None:
     with Node("desk") as node:
         world = World(node, [], 0, 0.0)
         with pytest.raises(FrameError, match="expected pieces of 131,072 bytes, found 1"):
-            world.attendance.take(wire.Deal(7, 1, [(1, 1, 0, b"x", False, True)], {1: "s"}))
+            world.attendance.take(wire.Deal(7, 1, [(1, 0, [1], [b"x"], False, True)], {1: "s"}))
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [(1, 0, [1, 2], [b"x"], False, False)],
+        [(1, 0, [1], [b"x", b"y"], False, False)],
+        [(1, 0, [], [], False, False)],
+        [(1, 0, [1, 2], [b"x", b"y"], False, True)],
+        [(1, 0, list(range(400)), [b"x"] * 400, False, False)] * 2,
+    ],
+)
+def test_runs_that_are_none_are_refused(runs: Any) -> None:
+    with pytest.raises(FrameError, match=r"groups: expected (runs|at most 512 events)"):
+        wire.decode(wire.encode(wire.Deal(7, 1, runs, {1: "s"})))
+
+
+def test_what_follows_on_an_event_in_pieces_comes_after_it_though_all_goes_again_together() -> None:
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        world.hand(2, run=True)
+        world.hand(1, "x" * (wire.PIECE + 5))
+        world.hand(3, run=True)
+        world.send()
+        world.ways["there"].clear()  # lost with a link
+        world.settle()
+        assert [number for number, _ in handled] == [1, 2, 3, 4, 5, 6] and not world.group.open
 
 
 def _dealt(jobs: Any, first: int, last: int) -> wire.Deal:
     encode = jobs.type.encode
-    return wire.Deal(
-        7, first, [(1, at, 0, encode(Job(at, "")), False, False) for at in range(first, last + 1)], {1: "s"}
-    )
+    seqs = list(range(first, last + 1))
+    return wire.Deal(7, first, [(1, 0, seqs, [encode(Job(at, "")) for at in seqs], False, False)], {1: "s"})
 
 
 @pytest.mark.parametrize("dispatch", ["inline", "pool"])
@@ -307,9 +344,75 @@ def test_what_a_member_that_ends_in_the_middle_does_not_handle_is_for_others(dra
         attendance.accept(jobs.type)
         attendance.take(_dealt(jobs, 1, 100))
         assert handled == list(range(1, 101 if drain else 11))
+        leaves = next(at for at, post in enumerate(said) if isinstance(post, wire.Leave))
+        told = {number for post in said[:leaves] for number in post.numbers} | set(said[leaves].finishing)
+        assert told >= set(range(1, 11))  # nobody else gets what was handled by then
         done = {number for post in said if isinstance(post, wire.Handled) for number in post.numbers}
         kept = [set(post.finishing) for post in said if isinstance(post, wire.Leave)][-1]
         assert done == set(handled) and kept <= done and attendance.finished
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+def test_what_is_handled_is_said_though_the_next_event_takes_long(
+    dispatch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.channel.groups.member.LONG_SECONDS", 0.0)
+    goes_on, there = threading.Event(), threading.Event()
+
+    def handle(job: Job) -> None:
+        if job.number == 5:
+            there.set()
+            assert goes_on.wait(60)
+
+    said: list[Any] = []
+    with Node("desk") as node:
+        jobs: Any = node.channel("jobs", Job)
+        member: Any = jobs.subscribe(handle, group="workers", dispatch=dispatch)
+        attendance = Attendance(member, "lab.1", 1, 7, "lab", lambda post: said.append(post) or True)  # type: ignore[func-returns-value]
+        attendance.accept(jobs.type)
+        reader = threading.Thread(target=lambda: attendance.take(_dealt(jobs, 1, 10)))
+        reader.start()
+        assert there.wait(60)
+        attendance.say()
+        assert [number for post in said for number in post.numbers] == [1, 2, 3, 4]
+        goes_on.set()
+        reader.join()
+        eventually(lambda: sorted(number for post in said for number in post.numbers) == list(range(1, 11)))
+
+
+def test_an_event_that_is_too_large_for_any_lane_is_lost_and_keeps_nothing_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It went in pieces, its receiver took that for an offence, and the next member had it, without end."""
+    monkeypatch.setattr(wire, "MOST_BYTES", 2 * wire.PIECE)
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        world.hand(1)
+        world.hand(1, "x" * 2 * wire.PIECE)
+        world.hand(1)
+        world.settle()
+        assert [number for number, _ in handled] == [1, 3] and world.group.open == {2}
+        world.seat.give_up()
+        assert world.group.lost == 1 and not world.group.open
+    assert "expected at most 262,144 bytes" in caplog.text
+
+
+def test_a_lane_has_any_number_of_sources_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "MOST_SOURCES", 3)
+    handled: list[tuple[int, bool]] = []
+    with Node("desk") as node:
+        world = World(node, handled, 0, 0.0)
+        first = world.source
+        for number in range(20):
+            world.source = first if number % 3 == 0 else world.jobs.source(f"one-{number}")
+            world.hand(1)
+            world.send()
+            if number == 10:
+                world.seat.again(0)  # and all that is not said to be handled is named anew
+            world.settle()
+        assert [number for number, _ in handled] == list(range(1, 21)) and len(world.attendance._sources) == 3
+        assert len(world.seat._sources) <= 3
 
 
 def test_what_was_not_sent_when_a_seat_is_given_up_is_not_sent_any_more() -> None:

@@ -1,24 +1,28 @@
 """Who of a group gets an event: pure logic, at one node. No clock, no lock, no network.
 
 An event goes to the member with the fewest that it has not acknowledged, so that slow members get fewer; among equals,
-to the one that has waited longest. None has more than its credit. With keys, a key is the business of one member for as
-long as that one is there: of those that are there when the key comes first, the one that rendezvous hashing names, so
-that nodes that see the same members choose the same. What nobody has room for waits, in order, up to a bound, and what
-a member had not acknowledged when it left goes to others before anything else, marked. Events of one key are handed
-over in their order. No other order is promised across members.
+to the one that has waited longest. None has more than its credit. While all are at something, events without a key may
+be kept back (`next_run`) until one is free, or there are many, and go in runs.
+
+With keys, a key is the business of one member for as long as that one is there: of those that are there when the key
+comes first, the one that rendezvous hashing names, so that nodes that see the same members choose the same. What nobody
+has room for waits, in order, up to a bound, and what a member had not acknowledged when it left goes to others before
+anything else, marked. Events of one key are handed over in their order. No other order is promised across members.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 MOST_CREDIT = 4096  # events that a member may have at once, whatever it says
 MOST_MEMBERS = 1024
 MOST_KEYS = 65_536  # of which is remembered whose they are, beside those of which a member has something
+RUN = 64  # events that go to one member at once; so many go although all members are at something
 LOOKS = 64  # at the oldest keys, for one that may be forgotten
 
 
@@ -166,6 +170,34 @@ class Distribution(Generic[T]):
         seat.last = self._turns
         seat.has[number] = number, event, None, False
         return seat.name, number
+
+    def next_run(self, waiting: int) -> tuple[str, int] | None:
+        """Of so many events without a key, which wait elsewhere: who is to have the next ones, and how many of them.
+        None if they go on waiting, since all members are at something, or others come first. Who has nothing gets its
+        share of them at once, and the others theirs when they are free: a slow one does not have what a fast one would
+        have done by then. While all have something, who has the fewest gets some when there are many."""
+        if self._waiting:
+            return None
+        seat = self._free()
+        if seat is None:
+            return None
+        has = len(seat.has)
+        if has:
+            most = min(RUN, seat.credit - has) if waiting >= RUN else 0
+        else:
+            members = sum([not each.retired for each in self._seats.values()])
+            most = min(RUN, seat.credit, -(-waiting // members))
+        return (seat.name, most) if most else None
+
+    def place_run(self, member: str, events: Sequence[T]) -> int:
+        """Give a member these events: the number of the first; those of the others follow."""
+        seat, first = self._seats[member], self._numbers + 1
+        self._numbers += len(events)
+        self._turns += 1
+        seat.last = self._turns
+        numbers = range(first, self._numbers + 1)
+        seat.has.update(zip(numbers, zip(numbers, events, repeat(None), repeat(False)), strict=False))
+        return first
 
     def put_again(self, event: T, key: Hashable = None) -> list[Handed[T]]:
         """The same for one that somebody may have had, of whom nothing is known here any more."""

@@ -1,7 +1,10 @@
 """A group at one node: takes what the node's own sources publish, and hands each event to one of the members.
 
-    channel's routes ─▶ Intake ─▶ mailbox, where publishers wait ─▶ Distribution: who? ─▶ seat of that member
-                                              acknowledgements, members that come and go ─┘
+    channel's routes ─▶ Intake ─▶ gathered, or in the mailbox ─▶ Distribution: who? ─▶ seat of that member
+                                           acknowledgements, members that come and go ─┘
+
+Events are gathered (`gathering.py`) where they have no key and all members are at other nodes, and handed out in runs;
+else each is handed over by itself. What is in the mailbox comes after what is gathered; publishers wait for both.
 
 Sources of other nodes are no business of this one: their nodes decide. A seat is a member as its group sees it: a
 subscription of this node (`member.py`), or one elsewhere, behind whatever carries events there.
@@ -19,8 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.groups.distribution import Distribution, Handed
+from headwater.channel.groups.gathering import Gathering, GatheringMailbox
 from headwater.channel.options.config import Inline
-from headwater.channel.queues.mailbox import Item, Mailbox, dispatch_all
+from headwater.channel.queues.mailbox import Item, dispatch_all
+from headwater.channel.routing.fast_path import SAMPLE_MASK
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Bystander, Ready
 from headwater.channel.routing.wiring import Move
@@ -41,6 +46,8 @@ ROOM = 1
 class Seat(Protocol):
     """A member of a group, where its events are given to it."""
 
+    gathers: bool  # events for it may be gathered, and come in runs
+
     @property
     def id(self) -> str:
         """That no other member has, of any node."""
@@ -59,6 +66,10 @@ class Seat(Protocol):
         """The same for a single one, which nobody has had."""
         ...
 
+    def hand_run(self, first: int, letters: list[Letter], ready: Ready) -> None:
+        """The same for some that nobody has had, numbered from `first` on. Only where it `gathers`."""
+        ...
+
 
 class Group:
     """Of one channel and name. When its last member is gone it is `over`."""
@@ -69,10 +80,12 @@ class Group:
         self.distribution: Distribution[Letter] = Distribution(KEYED_ROOM if terms.key else ROOM)
         self._seats: dict[str, Seat] = {}
         self.over = False  # it has no members, and another one of its name may be there
-        self.mailbox = Mailbox(
+        self.mailbox = GatheringMailbox(
             f"group {name}", node.config.queue, order="arrival", full=node._full, pull=False, deliver=self._offer
         )
         self.mailbox.dispatched_by(node._dispatcher(Inline()))
+        self._gatherable = not terms.key and not terms.durable and self.mailbox.queue.policy in ("block", "fail")
+        self._gathering = Gathering(node, self.mailbox, self._lock, self._look)
         self._intake = Intake(self)
         interest = terms.interest
         made = channel.type if interest is None or interest.output is None else interest.output
@@ -101,6 +114,7 @@ class Group:
                 del self._seats[seat.id]
                 raise SubscriptionError(f"{error}; group {self.name!r} of channel {self.channel.name!r}") from None
             self._give(handed, ready)
+            self._regather()
             self._go_on(ready)
         dispatch_all(ready)
 
@@ -115,6 +129,7 @@ class Group:
             if not self.distribution.knows(id):
                 del self._seats[id]
             self._give(handed, ready)
+            self._regather()
             self._go_on(ready)
             empty = self._now_empty(why)
         if empty:
@@ -129,6 +144,7 @@ class Group:
             self._give(self.distribution.retire(id, untaken), ready)
             if not self.distribution.knows(id):
                 self._seats.pop(id, None)
+            self._regather()
             self._go_on(ready)
             empty = self._now_empty("")
         if empty:
@@ -146,6 +162,7 @@ class Group:
             self._go_on(ready)
             empty = False
             if not self.distribution.knows(id) and self._seats.pop(id, None) is not None:
+                self._regather()
                 empty = self._now_empty("")
         self._written()
         if empty:
@@ -153,6 +170,13 @@ class Group:
         if ready:
             dispatch_all(ready)
         return len(done)
+
+    def give_up(self, id: str, numbers: Iterable[int]) -> None:
+        """A member cannot have events, and nobody like it can: they are lost."""
+        gone = self.acknowledge(id, numbers)
+        with self._lock:
+            self.acknowledged -= gone
+            self.lost += gone
 
     def _settled(self, done: list[Letter]) -> None:
         """Events are done; under the lock."""
@@ -172,6 +196,8 @@ class Group:
         self.over = True
         gone = self.distribution.clear() + self.mailbox.waiting
         self.lost += gone
+        self.mailbox.gather(False)
+        self.mailbox.drop_gathered(self._intake._place)
         if gone:
             log.warning(
                 "group %r of channel %s: its last member is gone%s, and %s events that none has acknowledged are lost; "
@@ -203,7 +229,7 @@ class Group:
         key = self._key(letter)
         ready: Ready = []
         with self._lock:
-            if self.distribution.is_full:
+            if self.distribution.is_full or self.mailbox.gathered_events:
                 self.mailbox.hold(slowed=True)
                 self.mailbox.back([item])
                 return
@@ -239,8 +265,67 @@ class Group:
         for member, some in by_member.items():
             self._seats[member].hand(some, ready)
 
+    def _regather(self) -> None:
+        """Members have come or gone: whether events are gathered from here on, or go one by one; under the lock."""
+        self.mailbox.gather(self._gatherable and all(seat.gathers for seat in self._seats.values()))
+
+    def gather(self, letter: Letter, ready: Ready) -> bool:
+        """Put an event to those of its source that are gathered, if that is how they go; whether that was so. The
+        source's lock is held."""
+        mailbox = self.mailbox
+        if not mailbox.gathers and not mailbox.gathered:
+            return False
+        with self._lock:
+            gathered = self._gathering.of(letter.source, letter.seq - 1)
+            if not mailbox.may_gather:
+                gathered.passed(letter.seq)
+                return False
+            pending = gathered.pending
+            if not pending or not letter.seq & SAMPLE_MASK or mailbox.waiting >= mailbox.limit:
+                ready.append(self._gathering)  # type: ignore[arg-type]
+            pending.append(letter)
+            return True
+
+    def passes(self, source: RoutedSource, seq: int) -> None:
+        """Events of a source up to this one go past those that are gathered; its lock is held."""
+        with self._lock:
+            gathered = self.mailbox.gathered.get(source)
+            if gathered is not None:
+                gathered.passed(seq)
+
+    def _look(self) -> None:
+        """Something was gathered, and may be for somebody; no lock is held."""
+        ready: Ready = []
+        with self._lock:
+            self._go_on(ready)
+        if ready:
+            dispatch_all(ready)
+
+    def _hand_out(self, ready: Ready) -> int:
+        """What is gathered, to those who are free, and all of it where events are not gathered any more; under the
+        lock. How many are left."""
+        mailbox, distribution = self.mailbox, self.distribution
+        while waiting := mailbox.gathered_events:
+            if not mailbox.gathers:
+                for letter in mailbox.take(waiting):
+                    self._give(distribution.put(letter, None), ready)
+                continue
+            found = distribution.next_run(waiting)
+            if found is None:
+                break
+            letters = mailbox.take(found[1])
+            if letters:
+                self.handed += len(letters)
+                self._seats[found[0]].hand_run(distribution.place_run(found[0], letters), letters, ready)
+        mailbox.measure(waiting)
+        if waiting:
+            self._gathering.keep_time()
+        return waiting
+
     def _go_on(self, ready: Ready) -> None:
         """There may be room again; under the lock."""
+        if self.mailbox.gathered and self._hand_out(ready):
+            return
         if self.mailbox.held and not self.distribution.is_full and self.mailbox.resume():
             ready.append(self.mailbox)
 
@@ -269,14 +354,15 @@ class Intake(Bystander):
     width = 0
     local = False  # other nodes are not asked for anything: they decide themselves
     quick = None
-    bypass = None
 
     def __init__(self, group: Group) -> None:
         self._mailbox, self.channel, self._try_now = group.mailbox, group.channel, group.try_now
+        self._gather, self._passes = group.gather, group.passes
+        self.bypass: Any = group._gathering if group._gatherable else None
         self._place: Any = _Place(group.channel)
 
     def accept(self, letter: Letter, ready: Ready) -> None:
-        if letter.source.local and not self._try_now(letter, ready):
+        if letter.source.local and not self._gather(letter, ready) and not self._try_now(letter, ready):
             mailbox = self._mailbox
             if not mailbox.put_quick(self._place, letter, 1, ready) and mailbox.put(
                 (self._place, letter, 1, 0, float("inf"))
@@ -284,8 +370,10 @@ class Intake(Bystander):
                 ready.append(mailbox)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
-        if chunk.source.local and self._mailbox.put((self._place, chunk, n, 0, float("inf"))):
-            ready.append(self._mailbox)
+        if chunk.source.local:
+            self._passes(chunk.source, int(chunk.seqs[-1]))
+            if self._mailbox.put((self._place, chunk, n, 0, float("inf"))):
+                ready.append(self._mailbox)
 
     def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
         return (self._mailbox,) if source.local else ()

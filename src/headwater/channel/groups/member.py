@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from secrets import token_hex
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from headwater.channel.routing.counts import Readings
     from headwater.channel.routing.route import Ready
 
-Done = Callable[[list[int]], object]  # is told the numbers of events that are handled
+Done = Callable[[Sequence[int]], object]  # is told the numbers of events that are handled
+LONG_SECONDS = 0.1  # after which it is said how many events of a run are handled
 
 
 class Dealt(Letter):
@@ -75,6 +77,61 @@ class Dealt(Letter):
         )
 
 
+class DealtRun:
+    """Events of one source and time that a group has handed to a member, by numbers that follow on each other."""
+
+    __slots__ = ("done", "first", "records", "redelivered", "sent", "seqs", "source", "stamp")
+
+    def __init__(
+        self,
+        first: int,
+        source: Any,
+        stamp: int,
+        sent: int,
+        seqs: list[int],
+        records: list[bytes],
+        done: Done,
+        *,
+        redelivered: bool,
+    ) -> None:
+        self.first, self.source, self.stamp, self.sent = first, source, stamp, sent
+        self.seqs, self.records, self.done, self.redelivered = seqs, records, done, redelivered
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def numbers(self) -> range:
+        """Those of its events."""
+        return range(self.first, self.first + len(self.records))
+
+    def letter(self, at: int) -> Dealt:
+        """One of them by itself."""
+        return Dealt(
+            self.records[at],
+            self.source,
+            self.seqs[at],
+            self.stamp,
+            self.sent,
+            self.first + at,
+            self.done,
+            redelivered=self.redelivered,
+        )
+
+    def part(self, start: int, end: int) -> DealtRun:
+        """Some of them."""
+        return DealtRun(
+            self.first + start,
+            self.source,
+            self.stamp,
+            self.sent,
+            self.seqs[start:end],
+            self.records[start:end],
+            self.done,
+            redelivered=self.redelivered,
+        )
+
+
 class DealtAbout(About, kw_only=True):
     """What is known of an event that was handed to a member of a group."""
 
@@ -96,6 +153,7 @@ class DealtAbout(About, kw_only=True):
 class GroupMember(Subscription[Any]):
     """A subscription with a group. It is its own seat in the group of this node."""
 
+    gathers = False  # its events are handed to it one by one
     _calm = False  # what it gets is not what its node's sources evaluate
     _shared = True
 
@@ -105,6 +163,8 @@ class GroupMember(Subscription[Any]):
         self.group: str = group
         self.terms: Terms = terms
         self._held: list[Item] = []  # what its handler has just now
+        self._running: DealtRun | None = None  # or which of these, by its place
+        self._run_at = 0
         self._pulled_items: list[Item] = []
         self._dealt = 0  # events that were handed to it
         self._place: Attachment | None = None
@@ -137,6 +197,11 @@ class GroupMember(Subscription[Any]):
         if self.take((Dealt.of(letter, number, self._done, redelivered=False),), ready):
             self.untaken.append(number)
 
+    def hand_run(self, first: int, letters: list[Letter], ready: Ready) -> None:
+        """The same for some, one after the other."""
+        for number, letter in enumerate(letters, first):
+            self.hand_one(number, letter, ready)
+
     def take(self, letters: Iterable[Dealt], ready: Ready) -> list[int]:
         """Events that were handed to it, by whichever group: the numbers of those that it takes no more, since it has
         just ended. Whoever has handed them is about to hear of that."""
@@ -151,9 +216,10 @@ class GroupMember(Subscription[Any]):
                 untaken.append(letter.number)
         return untaken
 
-    def run_now(self, letters: Sequence[Dealt]) -> int:
+    def run_now(self, run: DealtRun) -> int:
         """Handle events in this thread, one after the other, if there is nothing to it but to call a function, and
-        nothing before them: how many; the rest is to be taken. Whoever handed them over is told by the caller."""
+        nothing before them: how many; the rest is to be taken. Whoever handed them over is told by the caller, and not
+        kept waiting for that for long."""
         mailbox = self._mailbox
         if not self._simple or mailbox.items or mailbox.held or mailbox._drops or mailbox.troubled:
             return 0
@@ -168,32 +234,34 @@ class GroupMember(Subscription[Any]):
         assert handler is not None
         try:
             NEST.append(None)
-            for letter in letters:
-                if mailbox.held or mailbox._drops:  # one that has ended may still handle what it has
+            self._running = run
+            until = monotonic() + LONG_SECONDS
+            for record in run.records:
+                self._run_at = handled  # first: who ends it finds this one among what it is finishing, or untaken
+                if mailbox.held or mailbox._drops or monotonic() > until:  # one that has ended may handle what it has
                     break
-                self._dealt += 1
-                self._delivered += 1
-                self._held = [(attachment, letter, 1, 0, inf)]
                 handled += 1
                 try:
-                    handler(decode(letter.record))
+                    handler(decode(record))
                 except Exception as error:
-                    self._handler_failed(error, letter)
+                    self._handler_failed(error, run.letter(handled - 1))
                 else:
                     if self._failures:
                         self._went_well()
-            if handled:
-                self._timed((attachment, letters[handled - 1], 1, 0, inf))
         finally:
-            self._held = []
+            self._running = None
+            self._dealt += handled
+            self._delivered += handled
             try:
                 mailbox.token.append(None)
             finally:
                 NEST.pop()
+        if handled:
+            self._timed((attachment, run.letter(handled - 1), 1, 0, inf))
         mailbox.after_bypass()
         return handled
 
-    def _done(self, numbers: list[int]) -> None:
+    def _done(self, numbers: Sequence[int]) -> None:
         self._groups.acknowledge(self, numbers)
 
     # ── handled ──
@@ -278,8 +346,11 @@ class GroupMember(Subscription[Any]):
         return self._handler is not None and not self._mailbox._drops
 
     def finishing(self, done: Done | None = None) -> list[int]:
-        """What its handler has just now, of what was handed over by one group; this node's, if no other is named."""
-        of = self._done if done is None else done
+        """What its handler has just now, of what was handed over by one group; this node's, if no other is named. And
+        what it has had since that group was last told."""
+        of, run = self._done if done is None else done, self._running
+        if run is not None and run.done == of:
+            return list(range(run.first, run.first + self._run_at + 1))
         return [item[1].number for item in list(self._held) if item[1].done == of]
 
     def acknowledge(self, about: About | None = None) -> None:
@@ -325,4 +396,4 @@ class GroupMember(Subscription[Any]):
 
 runs(GroupMember.run_now, lambda variables: variables["self"]._mailbox)
 
-__all__ = ["Dealt", "Done", "GroupMember"]
+__all__ = ["Dealt", "DealtRun", "Done", "GroupMember"]

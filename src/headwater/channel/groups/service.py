@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -111,7 +111,7 @@ class Groups(Service):
             group.leave(member.id, finishing=member.finishing(), why="it was cancelled")
         self.tidy(group)
 
-    def acknowledge(self, member: GroupMember, numbers: list[int]) -> None:
+    def acknowledge(self, member: GroupMember, numbers: Sequence[int]) -> None:
         """A member has handled events of this node's own sources."""
         group = self.of(member.channel, member.group)
         if group is not None:
@@ -152,9 +152,12 @@ class Groups(Service):
             key = group.channel.number, group.name
             if self._groups.get(key) is group:
                 del self._groups[key]
-                past = self._past.setdefault(f"{group.channel.name}/{group.name}", {})
-                for what, count in group.report().items():
-                    past[what] = past.get(what, 0) + (count if what not in ("members", "waiting", "outstanding") else 0)
+                place = f"{group.channel.name}/{group.name}"
+                past = self._past.get(place, {})
+                self._past[place] = {
+                    what: past.get(what, 0) + (count if what not in ("members", "waiting", "outstanding") else 0)
+                    for what, count in group.report().items()
+                }
 
     def _later(self, task: Callable[[], None]) -> None:
         """By a thread that may read files."""
@@ -175,8 +178,9 @@ class Groups(Service):
 
     def report(self) -> Mapping[str, Any]:
         """By channel and name, what became of the events of this node's own sources."""
-        found = {place: dict(counts) for place, counts in self._past.items()}
-        for group in self.everyone():
+        with self._lock:
+            found, there = {place: dict(counts) for place, counts in self._past.items()}, list(self._groups.values())
+        for group in there:
             counts = found.setdefault(f"{group.channel.name}/{group.name}", {})
             for what, count in group.report().items():
                 counts[what] = counts.get(what, 0) + count

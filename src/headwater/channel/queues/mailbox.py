@@ -62,7 +62,8 @@ class Mailbox:
         self.token: list[None] = [None]
         self.items: deque[Item] | list[tuple[float, int, Item]] = deque() if order == "arrival" else []
         self.held = False  # paused, or waiting for a condition: nothing is delivered
-        self.slowed = False  # that is for its rate, so that publishers wait for it all the same
+        self.slowed = False  # that is for a while, so that publishers wait for it all the same
+        self.lenient = False  # for a moment even: nobody waits, and nothing is dropped
         self.closed = self._drops = False  # it takes nothing more; and what is put back is dropped
         self.dropped = 0
         self.troubled = False  # its handler failed last
@@ -215,7 +216,7 @@ class Mailbox:
 
     def _overflow(self, item: Item) -> Item | None:
         """What of the item may come in; older items go if that is the policy."""
-        if self._applies_backpressure and (self.slowed or not self.held):
+        if self._keeps_all:
             return item  # the publisher was let in, or waits before its next event
         n, room = item[2], self.limit - self.waiting
         if self.queue.policy == "drop_oldest":
@@ -228,6 +229,10 @@ class Mailbox:
         if room <= 0:
             return None
         return part_of(item, 0, room) if room < n else item
+
+    @property
+    def _keeps_all(self) -> bool:
+        return self._applies_backpressure and (self.slowed or self.lenient or not self.held)
 
     def _drop(self, item: Item, events: int) -> None:
         self.dropped += events
@@ -335,7 +340,7 @@ class Mailbox:
         """Single events that were on their way past the queue when it was held: before all others, as far as there is
         room for them."""
         with self.lock:
-            room = max(0, self.limit - self.waiting) if self.held else len(items)
+            room = max(0, self.limit - self.waiting) if self.held and not self._keeps_all else len(items)
             if room < len(items):
                 newest = self.queue.policy == "drop_oldest"
                 kept = items[len(items) - room :] if newest else items[:room]
@@ -399,9 +404,12 @@ class Mailbox:
 
     def _update_bypass(self) -> None:
         """Called under its lock whenever one of these has changed: whether events may be handed over past the queue."""
+        self.blocks_bypass[:] = [None] if self._blocks else []
+
+    @property
+    def _blocks(self) -> bool:
         waiters = self.waiters
-        blocks = self.held or self.closed or self.troubled or waiters.threads or waiters.futures or self.pull
-        self.blocks_bypass[:] = [None] if blocks else []
+        return bool(self.held or self.closed or self.troubled or waiters.threads or waiters.futures or self.pull)
 
     def after_bypass(self) -> None:
         """The token was laid down in a hurry: tell those who wait, and see to what came meanwhile."""
@@ -435,19 +443,22 @@ class Mailbox:
 
     # ── hold and let go ──
 
-    def hold(self, *, slowed: bool = False) -> None:
-        """Deliver nothing until `resume`; meanwhile no publisher waits for it, unless it is only `slowed`."""
+    def hold(self, *, slowed: bool = False, lenient: bool = False) -> None:
+        """Deliver nothing until `resume`; meanwhile no publisher waits for it, unless it is only `slowed`, and what
+        finds no room is dropped, unless it is `lenient`."""
         with self.lock:
-            self.held, self.slowed = True, slowed
+            self.held, self.slowed, self.lenient = True, slowed, lenient
             self._update_bypass()
             if not slowed:
                 self._full.discard(self)
+            elif self._applies_backpressure and self.waiting >= self.limit and not self.closed:
+                self._full.add(self)
             self._notify()
 
     def resume(self) -> bool:
         """As `put`: True if the caller must call `dispatch`."""
         with self.lock:
-            self.held = self.slowed = False
+            self.held = self.slowed = self.lenient = False
             if self._applies_backpressure and self.waiting >= self.limit:
                 self._full.add(self)
             self._notify()
@@ -455,6 +466,33 @@ class Mailbox:
             if self.inline:
                 return bool(self.items)
             return not self.pull and self._take()
+
+    def take_out(self) -> list[Item]:
+        """All that waits, as it came, though it is held: for who carries it elsewhere. There is room then."""
+        with self.lock:
+            found = self._taken_out()
+            self._full.discard(self)
+            self._notify()
+            return found
+
+    def begin_with(self, items: Iterable[Item], keeps: Callable[[Item], Item | None]) -> None:
+        """Have these before what waits, of which stays what `keeps` gives; it is held."""
+        with self.lock:
+            waiting = [kept for item in self._taken_out() if (kept := keeps(item)) is not None]
+            for item in (*items, *waiting):
+                self._put_anew(item)
+
+    def _taken_out(self) -> list[Item]:
+        if isinstance(self.items, deque):
+            found = list(self.items)
+        else:
+            found = [entry[2] for entry in sorted(self.items, key=lambda entry: entry[1])]
+        self.items.clear()
+        self._chunk_surplus = 0
+        return found
+
+    def _put_anew(self, item: Item) -> None:
+        self._push(item)
 
     def settle(self) -> None:
         """The node closes, and its sources have stopped."""

@@ -7,11 +7,12 @@ relies on them. More than the member takes at once is not taken: whoever sends t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.groups.member import Dealt, GroupMember
+from headwater.channel.groups.member import DealtRun, GroupMember
 from headwater.channel.queues.forms import fitting
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.reports.tally import Fates
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from headwater.types.evolution import Plan
 
 SAY = 64  # events after which it is said that they are handled, though others wait
-MOST_BYTES = 64 << 20  # of one event in pieces
-MOST_SOURCES = 65_536
 
 Post = Callable[[wire.GroupPost], bool]
 
@@ -59,7 +58,7 @@ class Attendance:
         self.node, self._post = node, post
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # of who hands what has come to the member
-        self._waiting: list[Dealt] = []  # what has come, for whoever has the turn
+        self._waiting: deque[DealtRun] = deque()  # what has come, for whoever has the turn
         self.accepted = False  # the other end has said that it is a member
         self.over = self.left = False
         self._early: list[wire.Deal] = []
@@ -96,7 +95,7 @@ class Attendance:
             if self.over or self.left:
                 return
             if not self.accepted:
-                if deal.events and sum(len(each.events) for each in self._early) <= self.member.credit:
+                if deal.runs and sum(each.events for each in self._early) <= self.member.credit:
                     self._early.append(deal)
                 return
             self._meet(deal.sources)
@@ -105,89 +104,116 @@ class Attendance:
                     self._asked_again = self._received + 1
                     self._post(wire.Again(self.lane, self._received))
                 return
-            letters = self._letters(deal.events[self._received + 1 - deal.first :])
+            self._come(deal)
             if len(self._open) > self.member.credit:
                 raise FrameError(
                     f"group {self.member.group}: expected at most {self.member.credit} events that are not handled, "
                     f"found {len(self._open)}"
                 )
-            self.came += len(letters)
-            self._waiting += letters
             if not self._waiting or not self._turn.acquire(blocking=False):
                 return  # another thread is at what came before, and sees to this after it
-        while batch := self._next():
+        while run := self._next():
             try:
-                self._hand_on(batch)
+                self._hand_on(run)
             except BaseException:
                 self._turn.release()
                 raise
 
-    def _next(self) -> list[Dealt]:
+    def _next(self) -> DealtRun | None:
         """The next events for the member; if there are none, the turn is over."""
         with self._lock:
             if self.over:
                 self._waiting.clear()
-            batch, self._waiting = self._waiting[:SAY], self._waiting[SAY:]
-            if not batch:
+            if not self._waiting:
                 self._turn.release()
-            return batch
+                return None
+            run = self._waiting.popleft()
+            if len(run) > SAY:
+                self._waiting.appendleft(run.part(SAY, len(run)))
+                run = run.part(0, SAY)
+            return run
 
-    def _hand_on(self, batch: list[Dealt]) -> None:
+    def _hand_on(self, run: DealtRun) -> None:
         """Handle events here and now, as far as that can be; the rest goes into the member's queue, in order. What it
         takes no more, since it has just ended, is for others."""
         ready: Ready = []
-        handled = self.member.run_now(batch)
+        handled = self.member.run_now(run)
         if handled:
-            self.done([each.number for each in batch[:handled]])
-        if handled < len(batch):
-            untaken = self.member.take(batch[handled:], ready)
+            self.done(run.numbers[:handled])
+        if handled < len(run):
+            untaken = self.member.take([run.letter(at) for at in range(handled, len(run))], ready)
             with self._lock:
                 before = len(self._open)
                 self._open.difference_update(untaken)
                 if self.left and len(self._open) < before:
                     self._say()
                     self._post(wire.Leave(self.lane, sorted(self._open)[: wire.MOST_NUMBERS]))
-        dispatch_all(list(dict.fromkeys(ready)))
+        if ready:
+            dispatch_all(list(dict.fromkeys(ready)))
 
     def _meet(self, sources: dict[int, str]) -> None:
+        """The last that were said are remembered: the other end says those anew that it names again."""
+        known = self._sources
         for number, name in sources.items():
-            if number not in self._sources:
-                if len(self._sources) >= MOST_SOURCES:
-                    raise FrameError(f"group {self.member.group}: expected at most {MOST_SOURCES:,} sources")
-                self._sources[number] = StandIn(name, self.node, self.member.channel.name)
+            if number in known:
+                known[number] = known.pop(number)
+            else:
+                known[number] = StandIn(name, self.node, self.member.channel.name)
+            if len(known) > wire.MOST_SOURCES:
+                del known[next(iter(known))]
 
-    def _letters(self, events: list[wire.Dealt]) -> list[Dealt]:
-        """The next events, those that are complete. What is none of the type is an offence."""
-        group, sources = self.member.group, self._sources
-        complete: list[tuple[int, wire.Dealt]] = []
-        for each in events:
-            self._received += 1
-            if self._piece or each[5]:
-                self._piece.append(each[3])
-                if each[5] and len(each[3]) != wire.PIECE:
-                    raise FrameError(f"group {group}: expected pieces of {wire.PIECE:,} bytes, found {len(each[3]):,}")
-                if len(self._piece) * wire.PIECE > MOST_BYTES:
-                    raise FrameError(f"group {group}: expected an event of at most {MOST_BYTES:,} bytes")
-                if each[5]:
-                    continue
-                each, self._piece = (*each[:3], b"".join(self._piece), *each[4:]), []
-            if each[0] not in sources:
-                raise FrameError(f"group {group}: expected a source that was named before, found {each[0]}")
-            complete.append((self._received, each))
-        if self._check is not None and self._check([each[3] for _, each in complete]):
-            raise FrameError(f"group {group}: a record that is not of its type")
-        self._open.update([number for number, _ in complete])
-        now, done, plan = perf_counter_ns(), self.done, self._plan
+    def _come(self, deal: wire.Deal) -> None:
+        """The next events of the lane, without those that have come before; under the lock. What is none of the type is
+        an offence."""
+        before = self._received + 1 - deal.first  # so many have come already
+        now = perf_counter_ns()
         behind = now - self.member.node._stamp()
-        made = []
-        for number, (source, seq, stamp, record, again, _) in complete:
-            if plan is not None:
-                record = plan.convert(record)
-            sent = min(now, stamp + behind)
-            made.append(Dealt(record, sources[source], seq, stamp, sent, number, done, redelivered=again))
-        return made
+        for number, stamp, seqs, records, again, more in deal.runs:
+            if before >= len(records):
+                before -= len(records)
+                continue
+            if before:
+                seqs, records, before = seqs[before:], records[before:], 0
+            source = self._sources.get(number)
+            if source is None:
+                raise FrameError(f"group {self.member.group}: expected a source that was named before, found {number}")
+            if more or self._piece:
+                self._received += 1
+                whole = self._put_together(records[0], more)
+                if whole is None:
+                    continue
+                self._wait((self._received, source, stamp, seqs[:1], [whole]), now, behind, again)
+                seqs, records = seqs[1:], records[1:]
+            if records:
+                first, self._received = self._received + 1, self._received + len(records)
+                self._wait((first, source, stamp, seqs, records), now, behind, again)
 
-    def done(self, numbers: list[int]) -> None:
+    def _put_together(self, piece: bytes, more: bool) -> bytes | None:
+        """An event that comes in pieces, if it is whole now."""
+        group = self.member.group
+        self._piece.append(piece)
+        if more and len(piece) != wire.PIECE:
+            raise FrameError(f"group {group}: expected pieces of {wire.PIECE:,} bytes, found {len(piece):,}")
+        if len(self._piece) * wire.PIECE > wire.MOST_BYTES:
+            raise FrameError(f"group {group}: expected an event of at most {wire.MOST_BYTES:,} bytes")
+        if more:
+            return None
+        pieces, self._piece = self._piece, []
+        return b"".join(pieces)
+
+    def _wait(self, run: tuple[int, StandIn, int, list[int], list[bytes]], now: int, behind: int, again: bool) -> None:
+        """Events that are checked, for whoever has the turn."""
+        first, source, stamp, seqs, records = run
+        if self._check is not None and self._check(records):
+            raise FrameError(f"group {self.member.group}: a record that is not of its type")
+        if self._plan is not None:
+            records = [self._plan.convert(record) for record in records]
+        made = DealtRun(first, source, stamp, min(now, stamp + behind), seqs, records, self.done, redelivered=again)
+        self._open.update(made.numbers)
+        self.came += len(made)
+        self._waiting.append(made)
+
+    def done(self, numbers: Sequence[int]) -> None:
         """The member has handled these."""
         with self._lock:
             if self.over:
@@ -195,6 +221,12 @@ class Attendance:
             self._open.difference_update(numbers)
             self._unsaid += numbers
             if not self._open or len(self._unsaid) >= SAY:
+                self._say()
+
+    def say(self) -> None:
+        """What is handled, though there is little of it: the next event may take long."""
+        with self._lock:
+            if self.accepted and not self.over:
                 self._say()
 
     def _say(self) -> None:

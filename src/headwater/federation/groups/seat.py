@@ -9,11 +9,13 @@ Locks: `_lock` is a leaf; frames are made under `Peer.building` and then this on
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.groups.distribution import MOST_CREDIT, Handed
 from headwater.channel.routing.letter import Letter
@@ -28,10 +30,15 @@ if TYPE_CHECKING:
 ENOUGH = 64  # events that go, though the other end has something to do
 LOW = 16  # events there with which it is about to have nothing to do
 BATCH_BYTES = wire.PIECE
-MOST_SOURCES = 65_536  # by number, of a lane
 
+log = logging.getLogger("headwater.federation")
 Post = Callable[[wire.GroupPost], bool]
-Carry = Callable[["RemoteSeat"], None]
+
+
+class Carry(Protocol):
+    """Has `frames` of a seat called when it is time to send: at once, if what waits there has `gathered` already."""
+
+    def __call__(self, seat: RemoteSeat, /, *, gathered: bool = False) -> None: ...
 
 
 class RemoteSeat:
@@ -39,6 +46,7 @@ class RemoteSeat:
     something there."""
 
     destination: Any = ("", -2)
+    gathers = True
 
     def __init__(
         self, id: str, lane: int, credit: int, post: Post, carry: Carry, *, asked: Asked | None = None
@@ -51,10 +59,14 @@ class RemoteSeat:
         self.group: Group | None = None
         self._lock = threading.Lock()
         self._outbox: deque[tuple[int, Letter, bool]] = deque()
+        self._urgent = False  # what is in it has waited already, and goes as soon as it can
         self._number = 0  # of the last that went
-        # By number in the lane: that at the group (0: a piece of the next one), and the event as it went.
-        self._sent: dict[int, tuple[int, wire.Dealt]] = {}
-        self._sources: dict[Any, int] = {}
+        # By number in the lane: that at the group (0: a piece, of which the next one is another), the event as it went,
+        # and whether somebody may have had it.
+        self._sent: dict[int, tuple[int, Letter, bool]] = {}
+        self._pieces = False  # there have been some
+        self._uncrossable: list[int] = []  # what is too large to go there, by number at the group
+        self._sources: set[int] = set()  # those that the other end knows by their numbers
         self.over = False
         self.unheard = monotonic()  # since when nothing was heard of what went
         self.links = 0  # how many there have been to the other node when it was last asked how far this is
@@ -74,10 +86,18 @@ class RemoteSeat:
         if not self._sent or len(outbox) >= ENOUGH:
             ready.append(self)  # type: ignore[arg-type]
 
+    def hand_run(self, first: int, letters: list[Letter], ready: Ready) -> None:
+        """The same for some that were gathered: they go at once."""
+        self._outbox.extend(zip(range(first, first + len(letters)), letters, repeat(False), strict=False))
+        if not self._urgent:
+            self._urgent = True
+            ready.append(self)  # type: ignore[arg-type]
+
     def dispatch(self) -> None:
-        """Have what waits sent, if the other end has nothing to do, or there is enough of it."""
-        if self._outbox and (not self._sent or len(self._outbox) >= ENOUGH):
-            self._carry(self)
+        """Have what waits sent, if the other end has nothing to do, or there is enough of it, or it has waited."""
+        urgent, self._urgent = self._urgent, False
+        if self._outbox and (urgent or not self._sent or len(self._outbox) >= ENOUGH):
+            self._carry(self, gathered=urgent)
 
     def frames(self) -> list[bytes]:
         """All that waits, as frames; what is to go again first."""
@@ -96,61 +116,94 @@ class RemoteSeat:
 
     def _deal(self, made: list[bytes]) -> None:
         """One post of what waits; under the lock. If it is lost with the link, it goes again over the next."""
-        events: list[wire.Dealt] = []
-        news: dict[int, str] = {}
-        outbox, sent, number, size = self._outbox, self._sent, self._number, 0
-        first = number + 1
-        while outbox and len(events) < wire.MOST_EVENTS:
-            at, letter, again = outbox[0]
-            record = letter.record
-            size += len(record) + 32
-            if events and size > BATCH_BYTES:
+        outbox, some, size = self._outbox, list[tuple[int, Letter, bool]](), 0
+        while outbox and len(some) < wire.MOST_EVENTS:
+            length = len(outbox[0][1].record)
+            size += length + 32
+            if some and size > BATCH_BYTES:
                 break
-            outbox.popleft()
-            source = self._sources.get(letter.source)
-            if source is None:
-                source = self._meet(letter.source, news)
-            if len(record) > wire.PIECE:  # it is the first
-                self._deal_pieces(at, letter, source, again, made)
+            if length > wire.PIECE:  # it is the first
+                if length > wire.MOST_BYTES:
+                    self._refuse(*outbox.popleft()[:2])
+                else:
+                    self._deal_pieces(*outbox.popleft(), made)
                 return
-            dealt = source, letter.seq, letter.stamp, record, again, False
-            events.append(dealt)
-            number += 1
-            sent[number] = at, dealt
-        self._number = number
-        self._add(first, events, news, made)
+            some.append(outbox.popleft())
+        first, self._number = self._number + 1, self._number + len(some)
+        self._sent.update(zip(range(first, self._number + 1), some, strict=True))
+        self._add(first, some, made)
 
-    def _deal_pieces(self, at: int, letter: Letter, source: int, again: bool, made: list[bytes]) -> None:
+    def _refuse(self, at: int, letter: Letter) -> None:
+        """An event that is too large for any lane."""
+        self._uncrossable.append(at)
+        log.error(
+            "%s: event %d, of %s bytes, cannot go to group member %s, and is lost: expected at most %s bytes; make it "
+            "smaller",
+            letter.source.id,
+            letter.seq,
+            f"{len(letter.record):,}",
+            self.id,
+            f"{wire.MOST_BYTES:,}",
+        )
+
+    def give_up(self) -> None:
+        """What is too large to go there is given up: no other lane would take it. No lock is held."""
+        with self._lock:
+            gone, self._uncrossable = self._uncrossable, []
+        if gone and self.group is not None:
+            self.group.give_up(self.id, gone)
+
+    def _deal_pieces(self, at: int, letter: Letter, again: bool, made: list[bytes]) -> None:
         """An event that is too large for one post."""
-        record = letter.record
+        self._pieces, record = True, letter.record
         for start in range(0, len(record), wire.PIECE):
             more = start + wire.PIECE < len(record)
-            dealt = source, letter.seq, letter.stamp, record[start : start + wire.PIECE], again, more
+            piece = Letter(None, record[start : start + wire.PIECE], letter.source, letter.seq, letter.stamp, 0, 0)
             self._number += 1
-            self._sent[self._number] = 0 if more else at, dealt
-            self._add(self._number, [dealt], {source: letter.source.name}, made)
+            self._sent[self._number] = sent = 0 if more else at, piece, again
+            self._add(self._number, [sent], made)
 
-    def _meet(self, source: Any, news: dict[int, str]) -> int:
-        """A source that the other end has not heard of."""
-        if len(self._sources) >= MOST_SOURCES:
+    def _add(self, first: int, some: list[tuple[int, Letter, bool]], made: list[bytes], *, anew: bool = False) -> None:
+        """A post of these, which are numbered from `first` on. To who may have lost what was said before, `anew`, the
+        sources are named again."""
+        runs: list[wire.DealtRun] = []
+        news: dict[int, str] = {}
+        source = stamp = last = None
+        seqs: list[int] = []
+        records: list[bytes] = []
+        for at, letter, again in some:
+            if letter.stamp != stamp or letter.source is not source or again != last or not at:
+                source, stamp, last = letter.source, letter.stamp, again
+                number: int = source.number
+                if anew or number not in self._sources:
+                    self._meet(number, source.name, news)
+                seqs, records = [], []
+                runs.append((number, stamp, seqs, records, again, not at))
+                if not at:
+                    source = None  # a piece is by itself
+            seqs.append(letter.seq)
+            records.append(letter.record)
+        made.append(frame_of(wire.KIND, wire.encode(wire.Deal(self.lane, first, runs, news))))
+
+    def _meet(self, number: int, name: str, news: dict[int, str]) -> None:
+        """A source that the other end has not heard of, or may have forgotten."""
+        if len(self._sources) >= wire.MOST_SOURCES:
             self._sources.clear()
-        found: int = source.number
-        self._sources[source] = found
-        news[found] = source.name
-        return found
-
-    def _add(self, first: int, events: list[wire.Dealt], news: dict[int, str], made: list[bytes]) -> None:
-        if events:
-            made.append(frame_of(wire.KIND, wire.encode(wire.Deal(self.lane, first, events, news))))
+        self._sources.add(number)
+        news[number] = name
 
     # ── what is said of it ──
 
     def handled(self, numbers: Iterable[int]) -> None:
         """The other end is done with these; what never went there is counted as forged."""
         with self._lock:
-            found = [self._done(number) for number in numbers]
+            sent = self._sent
+            if self._pieces:
+                found = [self._done(number) for number in numbers]
+            else:
+                found = [0 if (it := sent.pop(number, None)) is None else it[0] for number in numbers]
             self.unheard = monotonic()
-        done = [number for number in found if number]
+        done = [number for number in found if number] if 0 in found else found
         group = self.group
         if group is None:
             return
@@ -174,9 +227,7 @@ class RemoteSeat:
         """How far the other end is: all that it has is done but this, and what it does not have goes again."""
         still = set(open)
         with self._lock:
-            done = [
-                number for number, (at, _) in self._sent.items() if number <= received and number not in still and at
-            ]
+            done = [number for number, it in self._sent.items() if number <= received and number not in still and it[0]]
         if done:
             self.handled(done)
         else:
@@ -191,19 +242,18 @@ class RemoteSeat:
 
     def _resend(self, after: int, made: list[bytes]) -> None:
         """What went after that, and is not said to be handled; under the lock."""
-        missing = [(number, dealt) for number, (_, dealt) in self._sent.items() if number > after]
-        names = {number: source.name for source, number in self._sources.items()}
+        missing = [(number, it) for number, it in self._sent.items() if number > after]
         at = 0
         while at < len(missing):
             first, size = missing[at][0], 0
-            some: list[wire.Dealt] = []
+            some: list[tuple[int, Letter, bool]] = []
             while at < len(missing) and len(some) < wire.MOST_EVENTS and missing[at][0] == first + len(some):
-                size += len(missing[at][1][3]) + 32
+                size += len(missing[at][1][1].record) + 32
                 if some and size > BATCH_BYTES:
                     break
                 some.append(missing[at][1])
                 at += 1
-            self._add(first, some, {each[0]: names[each[0]] for each in some if each[0] in names}, made)
+            self._add(first, some, made, anew=True)
 
     def of_group(self, numbers: Iterable[int]) -> list[int]:
         """Numbers of the lane as those of the group."""

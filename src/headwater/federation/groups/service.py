@@ -354,10 +354,14 @@ class GroupLanes(Service):
     # ── time, and what changes ──
 
     def _beat(self) -> None:
-        """Who is gone is none of a group any more; who has not said anything for a while is asked how far it is."""
+        """Who is gone is none of a group any more; who has not said anything for a while is asked how far it is, and
+        what members of this node have handled is said."""
         now, lease = monotonic(), self._context.network.lease
+        for attendance in list(self._lanes.values()):
+            attendance.say()
         for key, (seat, incarnation) in list(self._seats.items()):
             peer = self._peers.get(key[0])
+            seat.give_up()
             if peer is None or peer.incarnation != incarnation or peer.gone is not None:
                 self._unseat(key, f"node {key[0].rpartition('.')[0]} is gone")
                 continue

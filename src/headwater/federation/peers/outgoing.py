@@ -57,6 +57,7 @@ class Outgoing(PeerRecord):
         self.beside: deque[FrameMaker] = deque()  # of whom frames are made, beside the events, when it is time to send
         self.dirty: deque[Lane] = deque()
         self.barriers_due: deque[Crossing] = deque()
+        self.behind_due: list[tuple[Crossing, bytes]] = []  # frames that go behind what was published before
         self.reading: list[Lane] = []  # lanes that go on reading the log when others had their turn
         self.sender = Sender(self._collect, f"{parts.context.name}-{self.name}", parts.pulse)
         self.send_soon: Callable[..., None] = self.sender.send_soon
@@ -105,6 +106,7 @@ class Outgoing(PeerRecord):
                     continue
                 self._flush_before_barrier(crossing, frames)
                 frames.append(self._barrier(crossing, version, points))
+            self.behind_due = [each for each in self.behind_due if not self._has_gone_behind(*each, frames)]
             more = bool(self.reading)
             while self.reading:
                 self.add_dirty(self.reading.pop())
@@ -158,6 +160,22 @@ class Outgoing(PeerRecord):
                 if lane.pending:
                     lane.build(frames, now=True)
 
+    def _has_gone_behind(self, crossing: Crossing, frame: bytes, frames: list[bytes]) -> bool:
+        """Whether a frame needs no further turn: it goes now, or nothing of that channel goes there any more."""
+        if self.crossings.get(crossing.channel.name) is not crossing:
+            return True
+        if crossing.parked or crossing.waits_for_log():
+            return False
+        self._flush_before_barrier(crossing, frames)
+        frames.append(frame)
+        return True
+
+    def say_behind(self, crossing: Crossing, frame: bytes) -> None:
+        """A frame behind all events of a channel that were published before."""
+        with self.building:
+            self.behind_due.append((crossing, frame))
+        self.send_soon()
+
     def _barrier(self, crossing: Crossing, version: int, points: dict[int, int]) -> bytes:
         """That the wishes of a version are in force, after these points; all from before them is in frames."""
         crossing.told = version
@@ -196,14 +214,17 @@ class Outgoing(PeerRecord):
             if len(self.control) > MOST_UNREAD:
                 link.close("it does not take the answers to what it asks")
 
-    def carry(self, maker: FrameMaker) -> None:
-        """Have frames made of what waits with somebody, when it is time to send; over the next link, if there is none
-        now."""
+    def carry(self, maker: FrameMaker, *, gathered: bool = False) -> None:
+        """Have frames made of what waits with somebody, when it is time to send: at once, if it has `gathered` there
+        already; over the next link, if there is none now."""
         if not maker.dirty:
             maker.dirty = True
             self.beside.append(maker)
         if self.link is not None:
-            self.send_soon()
+            if gathered:
+                self.sender.send_gathered()
+            else:
+                self.send_soon()
 
     def trim(self, lane: Lane) -> None:
         with self.building:

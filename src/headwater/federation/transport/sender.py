@@ -4,6 +4,7 @@ Publishers put what they have where `collect` finds it and call `send_soon`. Who
 
     nothing sent for a moment    this publisher, at once: the way of a single event has no other thread in it
     an answer came in since      the same: this may be the next question
+    it has gathered elsewhere    the same: `send_gathered`
     sent just now                nobody yet: the *flusher* thread is woken once, and publishers go on
     ... and a lot waits by now   the publisher whose event made it a lot, or too old
     ... and publishers stop      the flusher sends the tail
@@ -148,6 +149,20 @@ class Sender:
         with self._turn:
             step = self._step()
         if step == MORE:
+            self._arm()
+
+    def send_gathered(self) -> None:
+        """Something new waits for `collect`, and has waited for others to join it already: it goes without more."""
+        if self._link is None:
+            return
+        if not self._turn.acquire(False):
+            self._arm()  # who has it may have collected before
+            return
+        try:
+            step = self._step()
+        finally:
+            self._turn.release()
+        if step == MORE and not self._armed:
             self._arm()
 
     def send_now(self, build: Callable[[], bytes | None]) -> bool:

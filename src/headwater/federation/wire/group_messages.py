@@ -25,14 +25,23 @@ KIND = "groups"
 MOST_EVENTS = 512  # in one post
 MOST_NUMBERS = 8192
 PIECE = 128 << 10  # bytes of an event that go in one post; what is larger goes in several
+MOST_BYTES = 64 << 20  # of one event in pieces
+MOST_SOURCES = 65_536  # of a lane, whose names are known at its other end: the last that were said
 MAX_TYPE = 256 << 10
 
 Lane = Annotated[int, Meta(ge=1, le=2**53)]
 _Numbers = Annotated[list[Number], Meta(max_length=MOST_NUMBERS)]
 _Why = Annotated[str, Meta(max_length=2000)]
-# The source by its number in the lane, the event's number there and its time, its bytes, whether somebody may have had
-# it, and whether the next one has more of its bytes.
-Dealt = tuple[Number, Number, int, bytes, bool, bool]
+# Events of one source and time: the source by its number in the lane, the time, the events' numbers at the source and
+# their bytes, whether somebody may have had them; and, of a single one, whether the next one has more of its bytes.
+DealtRun = tuple[
+    Number,
+    int,
+    Annotated[list[Number], Meta(max_length=MOST_EVENTS)],
+    Annotated[list[bytes], Meta(max_length=MOST_EVENTS)],
+    bool,
+    bool,
+]
 
 
 class GroupJoined(msgspec.Struct, frozen=True, tag=True):
@@ -56,12 +65,28 @@ class JoinGroup(Request, frozen=True, tag=True):
 
 
 class Deal(msgspec.Struct, frozen=True, array_like=True, tag="deal"):
-    """Events for a member, numbered from `first` on; `sources`: names of those that were not named before."""
+    """Events for a member, numbered from `first` on, in runs; `sources`: names of those that were not named before."""
 
     lane: Lane
     first: Annotated[int, Meta(ge=1, le=2**62)]
-    events: Annotated[list[Dealt], Meta(max_length=MOST_EVENTS)]
+    runs: Annotated[list[DealtRun], Meta(max_length=MOST_EVENTS)]
     sources: Annotated[dict[Number, Name], Meta(max_length=MOST_EVENTS)] = {}
+
+    @property
+    def events(self) -> int:
+        """How many there are."""
+        return sum([len(run[3]) for run in self.runs])
+
+    def check(self) -> None:
+        """FrameError where it is not what a node that keeps to the rules would send."""
+        for _, _, seqs, records, _, more in self.runs:
+            if len(seqs) != len(records) or not records or (more and len(records) != 1):
+                raise FrameError(
+                    f"groups: expected runs with a number and a record for each event, found {len(seqs)} and "
+                    f"{len(records)}{' with more to come' if more else ''}"
+                )
+        if self.events > MOST_EVENTS:
+            raise FrameError(f"groups: expected at most {MOST_EVENTS} events in a post, found {self.events}")
 
 
 class Probe(msgspec.Struct, frozen=True, array_like=True, tag="probe"):
@@ -127,6 +152,8 @@ def decode(data: bytes) -> GroupPost:
         found: GroupPost = _DECODER.decode(data)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
         raise FrameError(f"groups: expected a post, found: {error}") from None
+    if isinstance(found, Deal):
+        found.check()
     return found
 
 
@@ -138,7 +165,7 @@ __all__ = [
     "TO_SOURCE",
     "Again",
     "Deal",
-    "Dealt",
+    "DealtRun",
     "GroupJoined",
     "GroupPost",
     "Handled",
