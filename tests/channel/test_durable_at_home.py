@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Node, Reliable, i64
+from headwater import Event, Node, Queue, Reliable, i64
 from headwater.testing import eventually
 
 CHANNEL = "test.count"
@@ -86,3 +86,22 @@ def test_a_source_that_is_closed_and_made_again_shows_nothing_twice(tmp_path: Pa
             source.close()
         eventually(lambda: len(seen) >= 15, "all came")
     assert [n for n, _ in seen] == list(range(15))
+
+
+@pytest.mark.parametrize("where", [None, "n % 2 == 0"])
+def test_what_a_paused_sink_cannot_keep_stays_in_the_log(where: str | None, tmp_path: Path) -> None:
+    """Its queue is short: the rest is read from the log when it goes on, in order, with what comes meanwhile; twice."""
+    wanted = [n for n in range(500) if where is None or n % 2 == 0]
+    with Node("lab", log=tmp_path / "log", state=tmp_path / "state") as lab:
+        source, seen = lab.channel(CHANNEL, Count).source("s"), list[int]()
+        kept: dict[str, Any] = {"delivery": Reliable(durable=True), "queue": Queue(limit=20)}
+        sink = lab.channel(CHANNEL).subscribe(lambda event: seen.append(event.n), where, name="mail", **kept)
+        for first in (0, 200):
+            publish(source, first, first + 50)
+            sink.pause()
+            publish(source, first + 50, first + 200)
+            sink.resume()
+        publish(source, 400, 500)
+        lab.flush()
+        assert lab.until(lambda: len(seen) >= len(wanted), 60.0)
+        assert seen == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import select
 import signal
 import socket
@@ -47,6 +48,7 @@ class Process:
             )
         self.pid = self._process.pid
         self._log = log
+        self._come = b""  # what it has said that nobody has asked for yet
         self._ready = False
         self.stopped = False
 
@@ -68,14 +70,17 @@ class Process:
     def says(self, timeout: float) -> bool:
         """Whether it says something, or ends, within that time; `answer` then does not wait."""
         assert self._process.stdout is not None
-        return bool(select.select([self._process.stdout], [], [], timeout)[0])  # its lines are read one by one
+        return bool(b"\n" in self._come or select.select([self._process.stdout], [], [], timeout)[0])
 
     def _line(self, timeout: float) -> bytes:
         assert self._process.stdout is not None
-        assert self.says(timeout), f"{self.name} has not answered for {timeout:.0f} s; {self.log()}"
-        line = self._process.stdout.readline()
-        if not line:
-            raise Died(f"{self.name} has ended with {self._process.wait()}; {self.log()}")
+        while b"\n" not in self._come:  # not by `readline`: what that reads beyond the line, `select` does not see
+            assert self.says(timeout), f"{self.name} has not answered for {timeout:.0f} s; {self.log()}"
+            some = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not some:
+                raise Died(f"{self.name} has ended with {self._process.wait()}; {self.log()}")
+            self._come += some
+        line, _, self._come = self._come.partition(b"\n")
         return line
 
     def answer(self) -> Any:

@@ -6,14 +6,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headwater import Event
+from headwater.channel.questions.asker import RECHECK
 from headwater.channel.questions.forms import answer_type
-from headwater.errors import NoAnswerer, QuestionError
+from headwater.dispatch import Pool
+from headwater.errors import AnswerError, NoAnswerer, QuestionError
 from headwater.interest import as_event_type
 from headwater.questions import Question
 from headwater.security import Rule
@@ -32,6 +36,11 @@ class Job(Event, name="asking.Job"):
 
 class Done(Event, name="asking.Done"):
     by: str
+
+
+class Letter(Event, name="asking.Letter"):
+    size: int
+    text: str
 
 
 @pytest.fixture
@@ -80,6 +89,65 @@ def test_a_question_that_nobody_answers_waits_for_somebody_until_its_time_is_ove
     shop.channel("c", Job).answer(lambda job: Done("shop"), answers=Done)
     waiting.join(GUARD)
     assert answers == [Done("shop")]
+
+
+def test_a_question_is_asked_once_whenever_its_answer_comes(make: Nodes) -> None:
+    """Also in the moment in which its asker looks whether who has it is still there."""
+    desk, shop = make("desk"), make("shop")
+    had: list[int] = []
+
+    def answer(job: Job) -> Done:
+        had.append(job.size)
+        threading.Event().wait(RECHECK + job.size % 50 * 2e-5)
+        return Done("shop")
+
+    for number in range(8):
+        shop.channel("c", Job).answer(answer, f"size % 8 == {number}", answers=Done, dispatch=Pool(minimum=8))
+    jobs = desk.channel("c", Job)
+    assert jobs.ask_and_wait(Job(0), timeout=GUARD, answers=Done) == Done("shop")
+    with ThreadPoolExecutor(8) as threads:
+        ask = partial(jobs.ask_and_wait, timeout=GUARD, to="all", answers=Done)
+        for replies in threads.map(ask, [Job(number) for number in range(1, 161)]):
+            assert [reply.answer for reply in replies] == [Done("shop")]
+    assert sorted(had) == list(range(161)) and desk.report().services["questions"]["c"]["repeated"] == 0
+
+
+TOO_MUCH = (16 << 20) + 1  # characters
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+def test_an_answer_that_is_too_large_to_cross_is_an_error_at_both_ends(
+    make: Nodes, dispatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says what was found, how much may be, and what to do; at once, and to nobody else."""
+    desk, shop = make("desk"), make("shop")
+    shop.channel("c", Job).answer(lambda job: Done("x" * job.size), answers=Done, name="scribe", dispatch=dispatch)
+    jobs = desk.channel("c", Job)
+    assert jobs.ask_and_wait(Job(3), timeout=GUARD, answers=Done) == Done("xxx")
+    with pytest.raises(AnswerError, match="'scribe' of node 'shop' has failed: the answer has 16,777") as found:
+        jobs.ask_and_wait(Job(TOO_MUCH), timeout=GUARD)
+    assert "expected at most 16,777" in str(found.value) and "answer with less" in str(found.value)
+    assert (found.value.node, found.value.who) == ("shop", "scribe")
+    assert any("'scribe', to a question of node desk: the answer has" in each.message for each in caplog.records)
+    [reply] = jobs.ask_and_wait(Job(TOO_MUCH), timeout=GUARD, to="all")
+    assert reply.answer is None and "the answer has" in str(reply.error)
+    assert jobs.ask_and_wait(Job(2), timeout=GUARD) == Done("xx")
+    counts = shop.report().services["questions"]["c"]
+    assert counts["failures"] == 2 and counts["answers"] == 2
+
+
+def test_a_question_that_is_too_large_to_cross_is_an_error_and_others_may_still_answer(make: Nodes) -> None:
+    desk, shop = make("desk"), make("shop")
+    shop.channel("c", Letter).answer(lambda letter: Done("shop"), answers=Done, name="there")
+    letters, large = desk.channel("c", Letter), Letter(1, "x" * TOO_MUCH)
+    assert letters.ask_and_wait(Letter(1, ""), timeout=GUARD, answers=Done) == Done("shop")
+    with pytest.raises(QuestionError, match=r"the question has 16,777.*expected at most 16,777.*'shop'; ask with less"):
+        letters.ask_and_wait(large, timeout=GUARD)
+    letters.answer(lambda letter: Done("desk"), answers=Done, name="here")
+    assert letters.ask_and_wait(large, timeout=GUARD) == Done("desk")
+    replies = letters.ask_and_wait(large, timeout=GUARD, to="all")
+    assert sorted((reply.node, reply.error is None) for reply in replies) == [("desk", True), ("shop", False)]
+    assert letters.ask_and_wait(Letter(1, ""), timeout=GUARD) in (Done("shop"), Done("desk"))
 
 
 def test_only_who_was_asked_is_believed(make: Nodes) -> None:
@@ -135,6 +203,11 @@ class Job(Event, name="asking.Job"):
     size: int
 class Done(Event, name="asking.Done"):
     by: str
+
+
+class Letter(Event, name="asking.Letter"):
+    size: int
+    text: str
 def answer(job):
     print("asked", flush=True)
     sys.stdin.readline()

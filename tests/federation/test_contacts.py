@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from headwater.errors import ConfigError
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.federation.report import ContactReport
@@ -164,6 +168,36 @@ def test_each_endpoint_counts() -> None:
         assert str(missing) in reason
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_one_of_several_may_be_enough(waits: bool) -> None:
+    """Nothing is missed of what is there; the others are tried meanwhile, and heard when they are there."""
+    where, missing, heard = free_port(), free_port(), Log()
+
+    def ready(node: Node, timeout: float, reached: int) -> bool:
+        if waits:
+            return node.ready(timeout, reached=reached)
+        return asyncio.run(node.aready(timeout, reached=reached))
+
+    with nodes() as made:
+        desk = made("desk", connect=[where, missing])
+        desk.channel("door", "n: i64").subscribe(heard)
+        assert not ready(desk, 0.2, 1) and len(desk.unready()) == 2  # one at least
+        assert ready(desk, GUARD, 0)
+        hall = made("hall", listen=where).channel("door", "n: i64").source()
+        assert ready(desk, GUARD, 1), desk.unready()
+        hall.publish(n=1)
+        heard.wait(1)
+        assert not ready(desk, 0.2, 2) and not ready(desk, 0.2, 9) and not desk.ready(0.2)
+        yard = made("yard", listen=missing).channel("door", "n: i64").source()
+        assert ready(desk, GUARD, 2), desk.unready()
+        yard.publish(n=2)
+        heard.wait(2)
+        assert heard.field("n") == [1, 2]
+    for wrong in (-1, True, "1"):
+        with Node("alone") as alone, pytest.raises(ConfigError, match="how many endpoints"):
+            alone.ready(1.0, reached=wrong)  # type: ignore[arg-type]
+
+
 def test_two_endpoints_of_one_node_are_one_connection(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contacts, "BESIDE_SECONDS", 0.1)
     where = [free_port(), free_port()]
@@ -173,6 +207,17 @@ def test_two_endpoints_of_one_node_are_one_connection(records: Records, monkeypa
         assert desk.ready(GUARD), desk.unready()
         eventually(lambda: bool(records.said("node desk", "nothing is missing if it is the same one")), "the warning")
         assert not records.said("node desk", "nobody is reached")
+
+
+def test_two_paths_of_one_unix_socket_are_one_connection(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be reached by the other one before this is tried: others have said that it listens there."""
+    monkeypatch.setattr(contacts, "BESIDE_SECONDS", 0.1)
+    with tempfile.TemporaryDirectory(prefix="hw-") as folder, nodes() as made:
+        made("hall", listen=f"unix/{folder}/hall")
+        Path(folder, "alias").symlink_to("hall")
+        desk = made("desk", connect=[f"unix/{folder}/hall", f"unix/{folder}/alias"])
+        assert desk.ready(GUARD), desk.unready()
+        eventually(lambda: bool(records.said("node desk", "nothing is missing if it is the same one")), "the warning")
 
 
 def test_one_endpoint_is_enough_for_a_client(records: Records) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import Event, Interest, State, f32, i64, u8, u32
+from headwater.errors import FederationError
 from headwater.federation.network import Budget, Network
 from headwater.federation.security.settings import Security
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
@@ -323,6 +325,64 @@ def test_an_interest_that_costs_too_much_is_refused_with_a_reason() -> None:
         told.wait(1)
         assert (told.events[0].node, told.events[0].channel) == ("lab", CHANNEL)
         assert "too costly" in told.events[0].reason
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_change_that_a_source_refuses_changes_nothing(waits: bool) -> None:
+    """Neither there nor at the others: what there was stays in force at all of them."""
+    with nodes() as make:
+        lab, desk = pair(make, network=Network(listen="tcp/127.0.0.1:0", budget=Budget(total=20, each=10)))
+        yard = make("yard", connect=lab.endpoints[0])
+        make.together()
+        sources = [node.channel(CHANNEL, Sighting).source(node.name) for node in (lab, yard)]
+        see(desk, lab)
+        see(desk, yard)
+        log = Log()
+        subscription = desk.channel(CHANNEL).subscribe(log, "badge > :least", params={"least": 10})
+        make.ready(desk)
+        costly = " and ".join(f"badge % {n} != {n - 1}" for n in range(2, 30))
+
+        def change(**what: Any) -> dict[str, int]:
+            if waits:
+                return subscription.change(**what)
+            return asyncio.run(subscription.achange(**what))
+
+        with pytest.raises(FederationError, match=r"nothing was changed: .*@lab: .*too costly"):
+            change(where=costly)
+        assert subscription.refused == {} and subscription.epoch == 1
+        make.ready(desk)
+        for source in sources:
+            source.publish(badge=9, level=0.0)
+            source.publish(badge=11, level=0.0)
+        make.flush()
+        assert log.field("badge") == [11, 11]
+        change(params={"least": 20})  # and it can be changed afterwards
+        assert subscription.epoch == 2
+        for source in sources:
+            source.publish(badge=11, level=0.0)
+            source.publish(badge=21, level=0.0)
+        make.flush()
+        assert log.field("badge") == [11, 11, 21, 21]
+
+
+def test_a_change_for_which_there_is_no_room_beside_the_old_is_refused() -> None:
+    """For a moment both are at the source, so that there is a point between them; who has no room for both is told."""
+    with nodes() as make:
+        costs = " and ".join(f"badge % {n} != {n - 1}" for n in range(2, 6))
+        bound = Interest(costs, Sighting).cost.worst * 3 // 2
+        lab, desk = pair(make, network=Network(listen="tcp/127.0.0.1:0", budget=Budget(total=bound, each=bound)))
+        source = lab.channel(CHANNEL, Sighting).source("east")
+        see(desk, lab)
+        log = Log()
+        subscription = desk.channel(CHANNEL).subscribe(log, costs)
+        make.ready(desk)
+        with pytest.raises(FederationError, match=r"too costly.* both count while it changes"):
+            subscription.change(where=costs.replace("% 5 != 4", "% 5 != 3"))
+        make.ready(desk)
+        assert subscription.refused == {}
+        source.publish(badge=0, level=0.0)
+        make.flush()
+        assert log.field("badge") == [0]
 
 
 def test_what_a_source_refuses_may_run_at_the_destination() -> None:

@@ -311,3 +311,53 @@ def test_a_sink_held_just_after_its_position_was_written_goes_on(tmp_path: Path)
         sink._progress._wait("its position cannot be kept: it can by now")
         assert sink._mailbox.held
         eventually(lambda: not sink._mailbox.held and sink.paused is None, "going on")
+
+
+@pytest.mark.parametrize("where", [None, "{ static int seen = 0; seen = seen + 1; return seen % 2 == 1; }"])
+def test_one_that_reads_what_it_missed_is_not_passed_over_when_another_begins_to(where: Any, tmp_path: Path) -> None:
+    """What both have missed is read from the log from an earlier event on, while the first is in the middle of it."""
+    with nodes() as make:
+        link = Queue(limit=LIMIT, policy="block", wait=GUARD)
+        network = Network(listen="tcp/127.0.0.1:0", link=link)
+        lab = make("lab", network=network, log=Log(tmp_path / "log"), state=":memory:")
+        desk = make("desk", connect=lab.endpoints[0], state=":memory:")
+        source = lab.channel(CHANNEL, Count).source("s")
+        seen, go = [list[int](), list[int]()], threading.Event()
+        go.set()
+
+        def first(event: Count) -> None:
+            seen[0].append(event.n)
+            assert go.wait(GUARD)
+
+        sinks = [
+            desk.channel(CHANNEL, Count).subscribe(
+                handler,
+                where,
+                name=name,
+                delivery=Reliable(durable=True),
+                queue=Queue(limit=QUEUE, wait=GUARD),
+                dispatch=Pool(),
+            )
+            for name, handler in (("first", first), ("second", lambda event: seen[1].append(event.n)))
+        ]
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        sinks[1].pause()
+        for n in range(MANY):
+            if n == 500:
+                eventually(lambda: len(seen[0]) == (500 if where is None else 250), "the first has had those")
+                sinks[0].pause()
+            source.publish(Count(n))
+        assert lab.flush(GUARD)
+        before = len(seen[0])
+        go.clear()
+        sinks[0].resume()
+        eventually(lambda: len(seen[0]) > before, "it is at it")
+        sinks[1].resume()
+        assert lab.until(lambda: [lane.again_asked for peer in lab._engine.everyone() for lane in peer.lanes()] == [2])
+        go.set()
+        wanted = list(range(MANY)) if where is None else list(range(0, MANY, 2))
+        for each in seen:
+            desk.until(lambda each=each: len(each) >= len(wanted), 10.0)
+            assert each == wanted

@@ -11,6 +11,7 @@ import zenoh
 from headwater.federation import readiness
 from headwater.federation.node import Node
 from tests.federation.nodes import GUARD, Log, nodes
+from tests.federation.test_endpoints import free_port
 
 TYPE = "n: i64"
 
@@ -137,6 +138,21 @@ def test_signs_of_life_of_nobody_are_not_waited_for_for_long(monkeypatch: pytest
             assert desk.ready(GUARD)
             source.publish(n=1)
             log.wait(1)
+
+
+def test_who_is_at_an_endpoint_that_was_just_reached_is_waited_for() -> None:
+    """There is a connection, and nobody has said yet who is at its other end."""
+    with nodes() as made:
+        for round in range(5):
+            where, log = free_port(), Log()
+            desk = made(f"desk{round}", connect=where)
+            desk.channel("t.c", TYPE).subscribe(log)
+            hall = made(f"hall{round}", listen=where)
+            source = hall.channel("t.c", TYPE).source()
+            assert desk.ready(GUARD), desk.unready()
+            source.publish(n=round)
+            log.wait(1)
+            assert log.field("n") == [round]
 
 
 def test_a_node_that_leaves_is_not_waited_for() -> None:

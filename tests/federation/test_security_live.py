@@ -21,7 +21,7 @@ from headwater.federation.transport.link import parse_endpoint
 from headwater.federation.transport.strangers import most_strangers
 from headwater.federation.wire.control import Challenge, Greeting, SourceAd
 from headwater.federation.wire.frames import MAX_FRAME, encode_control, encode_ping
-from headwater.federation.wire.requests import Card, Describe, Install, News, Wish, pack
+from headwater.federation.wire.requests import Accepted, Card, Describe, Install, Installed, News, Wish, pack
 from headwater.security import Rule, Security
 from tests.federation.certified import EVERYTHING, TLS, certified
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, see
@@ -296,12 +296,14 @@ def test_what_was_said_before_is_not_heard_again(make: Nodes) -> None:
     assert lab._engine is not None and desk._engine is not None
     ask = lab._engine.dialogue.on_ask
     wish = Install(CHANNEL, 1_000_000, [Wish(1, None)])
-    question = desk._engine.dialogue.question(desk._engine.peers[lab.id], wish).payload
-    first = ask(question)
-    assert first is not None
+    asked = desk._engine.dialogue.question(desk._engine.peers[lab.id], wish)
+    question, first = asked.payload, ask(asked.payload)
+    assert first is not None and isinstance(desk._engine.dialogue.accept(asked, first).reply, Installed)
     for _ in range(3):
         again = ask(question)
-        assert again is not None and len(again) != len(first)  # a refusal, for desk only
+        assert again is not None  # a refusal, for desk only
+        refused = desk._engine.dialogue.accept(asked, again).reply
+        assert isinstance(refused, Accepted) and "was there before" in refused.error
     assert ask(question[:-1] + bytes([question[-1] ^ 1])) is None
     for_desk = desk._engine.keyring.seal("ask", pack(wish), to=desk.id)  # not for this node
     ask(desk._engine.keyring.exchange.box(lab._engine.keyring.exchange.public, for_desk))

@@ -122,6 +122,7 @@ class Flow(threading.Thread):
         self._done = os.open(f"{path}.{maker}", os.O_WRONLY | os.O_CREAT)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.stopped = threading.Event()
+        self.went = threading.Condition()
         self.start()
 
     def run(self) -> None:
@@ -140,7 +141,9 @@ class Flow(threading.Thread):
             for n in () if self.many else range(self.n + 1, last + 1):
                 self.source.publish(Count(maker=self.maker, n=n, level=n * 7919 % 100))
                 os.pwrite(self._done, b"%020d" % n, 0)
-            self.n = last
+            with self.went:
+                self.n = last
+                self.went.notify_all()
 
 
 class Worker:
@@ -184,7 +187,9 @@ class Worker:
         return self.node.until(lambda: set(sources) <= set(known), timeout) or sorted(known)
 
     def ready(self, timeout: float = GUARD) -> Any:
-        return self.node.ready(timeout)
+        """Whether it is; else why not."""
+        assert self.node._engine is not None
+        return self.node.ready(timeout) or self.node._engine.unready
 
     def flush(self, timeout: float = GUARD) -> Any:
         return self.node.flush(timeout)
@@ -245,20 +250,27 @@ class Worker:
         self.flows[maker] = Flow(made, maker, path, pace, many, pause)
         return True
 
-    def flow_if_here(self, channel: str, source: str, maker: str, path: str) -> Any:
+    def flow_if_here(self, channel: str, source: str, maker: str, path: str, **more: Any) -> Any:
         """Whether the source is at this node, and so publishes."""
         try:
-            return self.flow(channel, source, maker, path)
+            return self.flow(channel, source, maker, path, **more)
         except SubscriptionError:
             return False
+
+    def publishes(self, maker: str, count: int, timeout: float = GUARD) -> Any:
+        """So many events more than now."""
+        flow = self.flows[maker]
+        end = flow.n + count
+        with flow.went:
+            return flow.went.wait_for(lambda: flow.n >= end, timeout)
 
     def move_source(self, maker: str) -> Any:
         """A token."""
         return self.flows[maker].source.move(lasts=3600.0)
 
-    def resume_source(self, token: str, maker: str, path: str) -> Any:
+    def resume_source(self, token: str, maker: str, path: str, pace: int = 5, pause: float = PAUSE) -> Any:
         made = self.node.resume_source(token, timeout=GUARD)
-        self.flows[maker] = Flow(made, maker, path, 5, False)
+        self.flows[maker] = Flow(made, maker, path, pace, False, pause)
         return True
 
     def stop(self) -> Any:
@@ -343,9 +355,9 @@ class Worker:
         assert found is not None
         return found.move(lasts=3600.0)
 
-    def resume(self, token: str, name: str, path: str) -> Any:
+    def resume(self, token: str, name: str, path: str, timeout: float = GUARD) -> Any:
         sink = self.sinks[name] = Sink(path)
-        sink.subscription = self.node.resume(token, sink, timeout=GUARD)
+        sink.subscription = self.node.resume(token, sink, timeout=timeout)
         return True
 
     # ── what owners do ──

@@ -16,6 +16,7 @@ CLOSING = 0.1  # of the time: for what is still on its way, and for counting
 class Stormed(Phase):
     order: list[str] = field(default_factory=list)  # what moved where, and who was killed
     kills: int = 0
+    moves: int = 0
     delivered: int = 0
     again: int = 0  # events that came again, and said so
 
@@ -31,10 +32,12 @@ def run(plan: Plan, seconds: float, say: Say) -> Stormed:
                 storm.step()
             found.troubles += storm.end()
         except Exception as error:
-            found.troubles.append(f"move {len(storm.order)} ({storm.order[-1:]}): {type(error).__name__}: {error}")
-        found.order, found.kills = storm.order, storm.kills
+            found.troubles.append(f"step {len(storm.order)} ({storm.order[-1:]}): {type(error).__name__}: {error}")
+        found.order, found.kills, found.moves = storm.order, storm.kills, storm.moves
         found.delivered, found.again = storm.counted()
-        say(f"moving: {len(found.order)} moves, {found.kills} kills")
+        say(f"moving: {found.moves} moves, {found.kills} kills")
+        for what, (longest, where) in storm.waits.items():
+            say(f"moving: {what}: at most {longest:.1f} s, in step {where}")
         if found.troubles:
             found.replay = plan.command(phases="moving", faults=len(storm.order))
             found.troubles += [f"{name}:\n{process.log()}" for name, process in made.running.items()]

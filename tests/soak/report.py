@@ -150,16 +150,18 @@ def _faults(found: Faulted, command: str) -> Section:
 
 
 def _storm(found: Stormed, command: str) -> Section:
-    figures = [("moves", len(found.order)), ("nodes killed", found.kills), ("events delivered", found.delivered)]
+    figures = [("moves", found.moves), ("nodes killed", found.kills), ("events delivered", found.delivered)]
     figures.append(("events that came again, and said so", found.again))
     text = Text(
-        f"{MOVING} durable sinks of {SOURCES} logged sources move at random among five nodes in processes of their "
-        "own, which publish without pause; in four moves of ten a node is killed between leaving and arriving, or "
-        "just after: the one that the sink was at, the one that it goes to, the one with its source, or another. In "
-        "the end every sink must have each event of its source, in order; one that comes again must say so."
+        f"{MOVING} durable sinks and the {SOURCES} logged sources of their events move at random among five nodes in "
+        "processes of their own, up to four at the same time, while all sources publish. In four steps of ten a node "
+        "is killed between leaving and arriving, in the midst of it, or just after: the one that was left, the one "
+        "that it goes to, the one with the source, or another. In the end every sink must have each event of its "
+        "source, in order; one that comes again must say so; and the logs of all nodes together must have each number "
+        "once, and all that was published."
     )
     table = Table(name="storm", title="Moves", columns=(Column("", "text"), Column("count")), rows=rows(figures))
-    return _section("moving", "A storm of moves", command, f"{len(found.order)} moves", text, table)
+    return _section("moving", "A storm of moves", command, f"{found.moves} moves", text, table)
 
 
 def _inputs(found: Mutated, command: str) -> Section:

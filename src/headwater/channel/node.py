@@ -571,6 +571,7 @@ class Node:
             self._ordered.add(made)
         if made._steadily:
             self._keep_time()
+        made._entering()
         self._wiring.move(self._joining(made, attachments, errors))
 
     def _keep_time(self) -> None:
@@ -755,6 +756,13 @@ class Node:
         rated = rated_of(subscription._options, made or channel.type)
         owner, claimant = (subscription._number, part), subscription._options.as_
         return self._wiring.entry(channel, wanted, zones=scope, rated=rated, claimant=claimant, owner=owner)
+
+    def _rename(self, subscription: Subscription, name: str) -> None:
+        """Give the name of a subscription free for another."""
+        with self._wiring.lock:
+            self.subscriptions.pop(subscription.name, None)
+            subscription.name = name
+            self.subscriptions[name] = subscription
 
     def _end_subscription(self, subscription: Subscription, *, drain: bool) -> None:
         with self._wiring.lock:

@@ -103,7 +103,7 @@ def advertise(
         )
         node._place_source(source)
         if log is not None:
-            source.kept_key = source.home or key_of(node.name, log.id, name)
+            source.kept_key, source.rereads = source.home or key_of(node.name, log.id, name), node.state is not None
         node._wiring.advertise(source)
         source.again = source.seq if log is not None else 0
         durable = [] if log is None else _durable(channel)

@@ -19,6 +19,7 @@ from headwater.channel.options.delivery import check_zones
 from headwater.channel.queues.forms import BytesIntake, Intake
 from headwater.channel.queues.mailbox import dispatch_all, hand_over
 from headwater.channel.reports.tally import Fates, Tally
+from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.fast_path import SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
@@ -115,6 +116,8 @@ class Source(SourceSlots, Generic[E_contra]):
     origin: str = ""
     path: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
+    # Is told of a record that is too large to go to another node: the record, the node, and how large it may be.
+    uncrossable: Callable[[bytes, str, int], object] | None = None
     _flow: Flow  # of its own channel
     _full: set[BoundedQueue]  # of all in the node, those that publishers must wait for
 
@@ -192,7 +195,20 @@ class Source(SourceSlots, Generic[E_contra]):
         return Flow(self, channel, lineup)
 
     def ask_again(self) -> None:
-        """Sinks that were paused, and could not keep what came, want it now."""
+        """Sinks that were paused, and could not keep what came, want it now: it is in the log."""
+        if self.closed or not self.rereads:
+            return
+        members = [member for entry in list(self.channel.entries.values()) for member in list(entry.members)]
+        sinks = [member for member in members if isinstance(member, Attachment)]
+        behind = [(each, past) for each in sinks if (past := each.missing(self)) is not None]
+        if not behind:
+            return
+        ready: Ready = []
+        with self.between():
+            for member, past in behind:
+                if not self.closed:
+                    member.read_again(self, past, ready)
+        dispatch_all(list(dict.fromkeys(ready)))
 
     def logged_upto(self, channel: RoutedChannel) -> int:
         """The number of its last event before it comes, as far as a channel is concerned: it goes on from there. That

@@ -82,6 +82,8 @@ class Subscription(Pulling[E_co]):
     _shared = False  # its events are those that a group hands to it
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
+    _fenced: str | None = None  # why it does not go on here, whoever asks: it is on its way to another node
+    _arriving = False  # it comes from another node, or has come just now
     _promising = False  # of one that passes events on: whether somebody there wants to know how far time has come
 
     def __init__(
@@ -111,6 +113,8 @@ class Subscription(Pulling[E_co]):
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
         self._parked = False
+        # While it is on its way: of sources of this process that are logged, the last event that it could keep.
+        self._missing: dict[tuple[Attachment, Source], int] = {}
         # By channel and part: what its rate lets pass of them. And where it waits: when the next may be delivered.
         self._limiters: dict[tuple[RoutedChannel, int], Limiter] = {}
         self._pacing = None if options.rate is None or not options.rate.waits else TokenBucket(options.rate.packed())
@@ -159,6 +163,11 @@ class Subscription(Pulling[E_co]):
         if not self.cancelled:
             self.node._tell_again([(each.channel, each.entry) for each in list(self._attachments.values())])
 
+    @property
+    def _moves(self) -> bool:
+        """Whether it is on its way, from here or to here."""
+        return self._arriving or self._fenced is not None
+
     # ── in: under the source's lock ──
 
     def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
@@ -170,7 +179,9 @@ class Subscription(Pulling[E_co]):
 
     def _accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         if self._progress is not None:
-            if letter.source.rereads and self._left_for_later(attachment, letter, 1):
+            if self._rereads(attachment, letter) and self._left_for_later(attachment, letter, 1):
+                return
+            if self._fenced is not None and self._left_out(attachment, letter, 1):
                 return
             self._progress.arrive(attachment, letter)
         self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
@@ -197,25 +208,61 @@ class Subscription(Pulling[E_co]):
                 self._accept(attachment, letter, ready)
             return
         if self._progress is not None:
-            if chunk.source.rereads and self._left_for_later(attachment, chunk, len(chunk)):
+            if self._rereads(attachment, chunk) and self._left_for_later(attachment, chunk, len(chunk)):
+                return
+            if self._fenced is not None and self._left_out(attachment, chunk, len(chunk)):
                 return
             self._progress.arrive(attachment, chunk)
         expiry = self._expiry(attachment, b"")
         priority = chunk.priority if attachment.priority is None else _whole(attachment.priority.value(b""))
         self._put((attachment, chunk, len(chunk), priority, expiry), ready)
 
+    def _rereads(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
+        """Whether events that it cannot keep can be read from a log later: those of another node's source, and of one
+        of this process what needs no state that others share."""
+        source, entry = letter.source, attachment.entry
+        if not source.rereads or not source.local:
+            return source.rereads
+        alone = entry.interest is None or not entry.interest.stateful or len(list(entry.members)) == 1
+        return attachment.channel is source.channel and alone
+
     def _left_for_later(self, attachment: Attachment, letter: Letter | Chunk, n: int) -> bool:
-        """Whether events are not taken, since it is paused and its queue is full: they are read from the log later, and
-        all that come until then as well. They are counted as skipped."""
+        """Whether events are not taken, since it is paused and its queue is full, or it is on its way: they are read
+        from the log later, and all that come until then as well. They are counted as skipped."""
         assert self._progress is not None
         mailbox = self._mailbox
-        full = mailbox.held and mailbox.waiting + n > mailbox.limit
+        room = mailbox.limit - letter.source.local  # a publisher of this process does not find it full
+        full = mailbox.held and (self._fenced is not None or mailbox.waiting + n > room)
         if not self._progress.misses(attachment, letter, full):
             return False
         if full and not mailbox.held and self._progress.misses_no_more(attachment, letter):
             return False  # it goes on since, and may not have seen that there is something to be read
         self._leave_out((attachment, letter, n, 0, math.inf), n)
         return True
+
+    def _left_out(self, attachment: Attachment, letter: Letter | Chunk, n: int) -> bool:
+        """The same of a source of this process, which has a log, and whose publisher is not to wait for a durable sink
+        that is on its way."""
+        source, mailbox = letter.source, self._mailbox
+        if not source.local or source.log is None or source.relays:
+            return False
+        where = attachment, source
+        if where not in self._missing and mailbox.waiting + n < mailbox.limit:
+            return False
+        self._missing.setdefault(where, int(letter.seqs[0] if isinstance(letter, Chunk) else letter.seq) - 1)
+        self._leave_out((attachment, letter, n, 0, math.inf), n)
+        return True
+
+    def _recall_left_out(self) -> None:
+        """It is not on its way any more: what it has left out of sources of this process is read from their logs."""
+        ready: Ready = []
+        wiring = self.node._wiring
+        with wiring.lock, wiring.still([attachment.channel for attachment, _ in self._missing]):
+            missing, self._missing, self._fenced = self._missing, {}, None
+            for (attachment, source), after in missing.items():
+                if not self.cancelled and source in {flow.source for flow in attachment.channel.flows()}:
+                    attachment.recall(source, after, ready)
+        dispatch_all(ready)
 
     def _urgency(self, attachment: Attachment, letter: Letter) -> tuple[int, float]:
         priority = letter.priority
@@ -228,6 +275,9 @@ class Subscription(Pulling[E_co]):
             return math.inf
         seconds = attachment.lifetime.value(record)
         return math.inf if seconds is None else self.node.clock.now() + seconds
+
+    def _entering(self) -> None:
+        """It is about to be in the routes of its channels, for the first time; the wiring's lock is held."""
 
     def _began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""
@@ -532,8 +582,9 @@ class Subscription(Pulling[E_co]):
         """Another interest, other parameters, or other zones (None: all), from an exact point of each source's events.
 
         Returns the point: the sequence number of each source's last event judged by the old interest. Events still
-        waiting were judged by the old one, and say so (`about.epoch`)."""
-        return self.node._change(self, 0, where=self.node._interest_of(where), params=params, zones=zones)
+        waiting were judged by the old one, and say so (`about.epoch`). If a node that has taken the old one refuses the
+        new (too costly, unknown field, not allowed), FederationError says so, and nothing is changed anywhere."""
+        return self.node._change_if_agreed(self, 0, where=self.node._interest_of(where), params=params, zones=zones)
 
     async def achange(
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ...
@@ -544,15 +595,19 @@ class Subscription(Pulling[E_co]):
             where = await in_thread(partial(self.node._interest_of, where))
         return await self.node._achange(self, 0, where=where, params=params, zones=zones)
 
+    def _impose(self, where: Any) -> dict[str, int]:
+        """Another interest, whatever sources say to it: one that refuses it (`refused`) sends nothing more."""
+        return self.node._change(self, 0, where=where, params=None, zones=...)
+
     def pause(self, why: str = "pause() was called") -> None:
         """Deliver nothing until `resume`; up to the queue's limit events wait, further ones are dropped and counted."""
         self._must_live("pause")
         self._pause(why)
 
-    def _pause(self, why: str) -> None:
+    def _pause(self, why: str, *, slowed: bool = False, lenient: bool = False) -> None:
         with self._holding:
             self.paused = why
-            self._mailbox.hold()
+            self._mailbox.hold(slowed=slowed, lenient=lenient)
 
     def _hold(self, why: str) -> None:
         """Paused until `let_go`, unless it is paused already."""
@@ -573,8 +628,8 @@ class Subscription(Pulling[E_co]):
     def resume(self) -> None:
         """Go on after a pause, with the events that wait."""
         self._must_live("resume")
-        if self._progress is not None and self._progress.fenced is not None:
-            raise SubscriptionError(f"resume: subscription {self.name!r}: {self._progress.fenced}")
+        if self._fenced is not None:
+            raise SubscriptionError(f"resume: subscription {self.name!r}: {self._fenced}")
         with self._holding:
             self.paused, self._failures, self._parked = None, 0, False
             ready = self._mailbox.resume()
@@ -592,8 +647,8 @@ class Subscription(Pulling[E_co]):
         on exactly where this one was, with its interest and parameters. It is for one use, within `lasts` seconds, by
         `to`: a node's name or id, or as in rules (`user:ann`, `group:staff`), or by whoever shows it and may subscribe.
 
-        Nothing more is handed over here, and nothing acknowledged. If nobody has used the token in time, it goes on
-        here. Only a durable subscription can move: `delivery=Reliable(durable=True)`. See docs/moving.md."""
+        Nothing more is handed over here, and nothing acknowledged; what comes waits, in logs or in its queue, and goes
+        along. If nobody has used the token in time, it goes on here. See docs/moving.md for what is promised."""
         self._must_live("move")
         return self.node._move(self, to, lasts)
 

@@ -125,7 +125,9 @@ class Engine:
         self.arrivals = Arrivals(context, self.demands, self.positions, self.origins)
         self.posts = PostRegistry()
         parts = Parts(context, Pulse(), self.arrivals, self.barriers, self.groups, self.posts)
-        description = Description(context, is_offered=self._is_offered, streams=self._streams)
+        description = Description(
+            context, is_offered=self._is_offered, streams=self._streams, session=lambda: self.fabric.session_id
+        )
         self.dialogue = Dialogue(context, self.fabric, description)
         self.permissions = Permissions(context, self.peers, self.fabric, self.dialogue, self.demands, self.control)
         self.presence = Presence(

@@ -126,6 +126,7 @@ class Node(LocalNode):
         from headwater.federation.groups.service import GroupLanes
         from headwater.federation.logs.own_logs import OwnLogs
         from headwater.federation.logs.server import LogServer
+        from headwater.federation.moving.marks import Marks
         from headwater.federation.moving.resumption import Whereabouts
         from headwater.federation.moving.service import Moving
         from headwater.federation.moving.source_arrival import SourceArrival
@@ -163,8 +164,19 @@ class Node(LocalNode):
             self._policies.watch(self._zones.rejudge)
             whereabouts = Whereabouts(engine.peers, engine.demands, engine.positions)
             self._moving = self.services.add(
-                Moving(self, engine.context, engine.peers, engine.dialogue, whereabouts, in_force)
+                Moving(
+                    self,
+                    engine.context,
+                    engine.peers,
+                    engine.dialogue,
+                    whereabouts,
+                    in_force,
+                    engine.requester.sync,
+                    Marks(engine.context, engine.peers, engine.dialogue, engine.demands),
+                    engine.discovery,
+                )
             )
+            engine.positions.departed = self._moving.registers.departed
             self._group_lanes = self.services.add(
                 GroupLanes(self, engine.context, engine.peers, engine.dialogue, engine.links, engine.installer.granting)
             )
@@ -505,19 +517,22 @@ class Node(LocalNode):
             return bool(condition())
         return self._engine.scheduler.until(condition, timeout)
 
-    def ready(self, timeout: float = READY_SECONDS) -> bool:
+    def ready(self, timeout: float = READY_SECONDS, *, reached: int | None = None) -> bool:
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
 
         That is so of every source that was advertised anywhere before this is called, as far as its node is known by
         then: each node is asked what it has. From then on sinks miss nothing that those sources publish. An endpoint of
-        `connect` at which nobody has ever been reached is waited for too. `unready()` says what was not so in time;
-        what is waited for in detail: `federation/readiness.py`."""
+        `connect` at which nobody has ever been reached is waited for too, unless so many as `reached` says were: with
+        `reached=1` a node is ready beside one of those that it names, and what is behind the others is heard from when
+        they are there. `unready()` says what was not so in time; what is waited for in detail:
+        `federation/readiness.py`."""
+        _check_reached(reached)
         engine = self._engine
         if engine is None:
             return True
         from headwater.federation.readiness import Readiness
 
-        return Readiness(engine).wait(timeout)
+        return Readiness(engine, reached).wait(timeout)
 
     async def auntil(self, condition: Callable[[], bool], timeout: float = READY_SECONDS) -> bool:
         """As `until`, from a coroutine: its loop goes on, and the condition is looked at there."""
@@ -525,13 +540,14 @@ class Node(LocalNode):
             return bool(condition())
         return await self._engine.scheduler.auntil(condition, timeout)
 
-    async def aready(self, timeout: float = READY_SECONDS) -> bool:
+    async def aready(self, timeout: float = READY_SECONDS, *, reached: int | None = None) -> bool:
         """As `ready`, from a coroutine: its loop goes on."""
+        _check_reached(reached)
         if self._engine is None:
             return True
         from headwater.federation.readiness import Readiness
 
-        return await Readiness(self._engine).await_(timeout)
+        return await Readiness(self._engine, reached).await_(timeout)
 
     def unready(self) -> list[str]:
         """What the last `ready()` waited for in vain, in words; empty if it said True."""
@@ -617,6 +633,13 @@ def _network(given: Any, listen: Any, connect: Any, scout: Any, federation: Any,
     secure = None if security is None else Security.of(security)
     made = Network.of(given, listen=listen, connect=connect, scout=scout, federation=federation, security=secure)
     return made if made.wanted else None
+
+
+def _check_reached(reached: int | None) -> None:
+    if reached is not None and (not isinstance(reached, int) or isinstance(reached, bool) or reached < 0):
+        raise ConfigError(
+            [ConfigProblem("ready: reached", "how many endpoints are enough, or None for all", repr(reached))]
+        )
 
 
 __all__ = ["Node", "Source"]

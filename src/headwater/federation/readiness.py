@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.peers.peer import Peer
     from headwater.federation.security.rules import Principal
+    from headwater.federation.transport.contacts import Contact
 
 STRANGER_SECONDS = 2.0  # for which nodes that have proven nothing are waited for
 SILENT_SECONDS = 5.0  # and those that have proven who they are, but do not say what they have
@@ -21,20 +22,21 @@ AGAIN_SECONDS = 0.1
 
 
 class Readiness:
-    """One call of `ready`. It is over when each endpoint of `connect` has been reached at some time, and of every other
-    node that is there,
+    """One call of `ready`. It is over when each endpoint of `connect`, or as many as are enough, was reached at some
+    time, and of every other node that is there,
 
     * it has said, after the call began, which version of its state is the latest: whatever it had advertised by then,
     * that version is known here, and all that follows from it was looked at: channels that patterns fit are declared,
     * and each question to it is answered, and what it answered is in force: the barrier has come, behind all events of
       before.
 
+    Who is at an endpoint that was just reached is waited for, for STRANGER_SECONDS.
     A node that leaves, is away, or may not advertise anything here is not waited for. A node that is only said to be
     there is waited for until STRANGER_SECONDS after that was first said, and one that has proven who it is but does
     not say what it has until SILENT_SECONDS after that; each node that comes later, or is started again, anew."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, reached: int | None = None) -> None:
+        self._engine, self._enough = engine, reached
         self._asked: set[Peer] = set()
         self._confirmed: set[tuple[Peer, int]] = set()  # peers in an incarnation
         self._fetched: set[tuple[Peer, int]] = set()  # peers that were asked what they have, in an incarnation
@@ -67,12 +69,13 @@ class Readiness:
     def _reasons(self) -> list[str]:
         """What it has not come to, for people."""
         engine = self._engine
-        found = [str(each) for each in engine.contacts.awaited()]
+        found = [str(each) for each in engine.contacts.awaited(self._enough)]
         for peer in self._peers():
             if not self._has_confirmed(peer):
                 found.append(f"node {peer.name} has not answered what it has")
             elif not self._informed(peer):
                 found.append(f"node {peer.name} has not said what it has, or it is not looked at yet")
+        found += [f"who is at {each.written} has not said so yet" for each in self._unmet()]
         if self._expects_others():
             found.append("a node that is said to be there has not proven who it is")
         for channel in engine.node.channels():
@@ -84,11 +87,10 @@ class Readiness:
 
     def _reached(self) -> bool:
         engine = self._engine
+        missing = engine.contacts.awaited(self._enough) or self._unmet()  # first: who is there is a peer by then
         peers = self._peers()
         unconfirmed = [peer for peer in peers if not self._has_confirmed(peer)]  # all are asked at once
-        if unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others():
-            return False
-        if engine.contacts.awaited():
+        if missing or unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others():
             return False
         settled = engine.requester.settled(engine.node.channels(), barriers=True)
         return settled and all(each() for each in engine.also_settled)
@@ -120,6 +122,14 @@ class Readiness:
     def _expects_others(self) -> bool:
         """Whether a node was said to be there when this began, not long before, of which nothing is known yet."""
         return bool(self._strangers & self._engine.presence.expected(monotonic() - STRANGER_SECONDS))
+
+    def _unmet(self) -> list[Contact]:
+        """Endpoints that were just reached, and where it is not known yet who is there."""
+        engine = self._engine
+        if engine.fabric.named:
+            return []
+        sessions = {peer.session for peer in engine.everyone() if peer.gone is None}
+        return engine.contacts.unmet(sessions, monotonic() - STRANGER_SECONDS)
 
     def _has_confirmed(self, peer: Peer) -> bool:
         if not peer.described or (peer, peer.incarnation) in self._confirmed:

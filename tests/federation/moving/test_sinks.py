@@ -13,6 +13,7 @@ import pytest
 from headwater import Event, Log, Node, Queue, Reliable, i64
 from headwater.errors import FederationError, StoreError, SubscriptionError
 from headwater.network import Network
+from headwater.services.moving.register import MoveRegister
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 
@@ -384,6 +385,48 @@ def test_what_could_not_be_written_at_the_new_place_is_asked_for_again(tmp_path:
         assert after.field("n") == list(range(100, 110))
 
 
+def test_what_could_not_be_synced_at_the_new_place_goes_on_with_the_same_token(tmp_path: Path) -> None:
+    """It had begun there, and had events: the disk fails, it is cancelled, and goes on after these when it is back."""
+    with nodes() as make:
+        _, source, _, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token, after = sink.move(), Seen()
+        publish(source, 100, 110)
+
+        def broken(*given: Any) -> None:
+            after.wait(10)
+            assert phone.flush(GUARD)
+            raise StoreError("state: input/output error")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("headwater.services.moving.register.MoveRegister.settle", broken)
+            with pytest.raises(StoreError):
+                phone.resume(token, after, timeout=GUARD)
+        assert sink.state == "closed" and "mail" not in phone.subscriptions
+        publish(source, 110, 120)
+        phone.resume(token, after, timeout=GUARD)
+        after.wait(20)
+        assert after.field("n") == list(range(100, 120))
+
+
+def test_it_goes_on_while_its_arrival_is_synced_and_resume_returns_after_that(tmp_path: Path) -> None:
+    with nodes() as make:
+        _, source, _, phone, sink, seen = begun(make, tmp_path)
+        seen.wait(100)
+        token, after = sink.move(), Seen()
+        publish(source, 100, 110)
+        settle = MoveRegister.settle
+
+        def slow(register: MoveRegister) -> None:
+            after.wait(10)  # while the disk takes its time
+            settle(register)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MoveRegister, "settle", slow)
+            phone.resume(token, after, timeout=GUARD)
+        assert after.field("n") == list(range(100, 110))
+
+
 def test_a_sink_that_pulls_and_one_in_batches_move(tmp_path: Path) -> None:
     with nodes() as make:
         lab, source = lab_of(make, tmp_path)
@@ -429,3 +472,45 @@ def test_a_subscription_to_a_pattern_of_channels_moves(tmp_path: Path) -> None:
             publish(source, 20, 30)
         after.wait(40)
         assert sorted(after.field("n")) == sorted([*range(10, 30)] * 2)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_who_stays_does_not_wait_for_one_that_has_left(
+    taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two durable sinks one moves, and their node is started again before the source's has heard of that: the other
+    has its events at once, and not when it has taken too long until both are back."""
+    monkeypatch.setattr("headwater.federation.interests.installer.RETURN_SECONDS", 3600.0)
+    kept: dict[str, Any] = {"delivery": DURABLE}
+    with nodes() as make:
+        keeps = Network(keep=3600.0)
+        lab = make("lab", log=Log(tmp_path / "log"), listen=LISTEN, state=tmp_path / "lab", network=keeps)
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
+        stays, goes = Seen(), Seen()
+        desk.channel(CHANNEL, Count).subscribe(stays, name="stays", **kept)
+        sink = desk.channel(CHANNEL, Count).subscribe(goes, name="goes", **kept)
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 100)
+        for each in (stays, goes):
+            each.wait(100)
+        assert lab._engine is not None
+        crossing = next(peer for peer in lab._engine.everyone() if peer.name == "desk").crossings[CHANNEL]
+        assert crossing.durable == {"stays", "goes"}
+        token = sink.move()
+        if taken:
+            phone.resume(token, goes, timeout=GUARD)
+            crossing.durable.add("goes")  # as if it had been killed before it could say so
+        desk.close()
+        make.opened.remove(desk)
+        publish(source, 100, 200)
+        desk = place(make, lab, "desk", tmp_path)
+        desk.channel(CHANNEL, Count).subscribe(stays, name="stays", **kept)
+        make.together()
+        stays.wait(200)
+        if not taken:
+            phone.resume(token, goes, timeout=GUARD)
+        goes.wait(200)
+        assert stays.field("n") == goes.field("n") == list(range(200))

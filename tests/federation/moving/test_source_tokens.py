@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import Event, Log, Node, Reliable, i64
-from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError, SubscriptionError
+from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError, SubscriptionError, Unreachable
 from headwater.federation.arrive.deeds import Deeds
 from headwater.federation.moving.source_past import append_page
 from headwater.federation.security.signed_document import sign
@@ -192,8 +192,10 @@ def test_bad_tokens_and_what_cannot_move(tmp_path: Path) -> None:
         source.close()
         with pytest.raises(ClosedError, match="it was closed"):
             source.move()
-        with pytest.raises(FederationError, match="is not open there"):
-            logged(make, "other", tmp_path).resume_source(token, timeout=GUARD)
+        other = logged(make, "other", tmp_path)
+        make.together()
+        with pytest.raises(Unreachable, match="is not open there; try again with the same token"):
+            other.resume_source(token, timeout=0.5)
         with Node("alone", state=":memory:") as alone:
             with pytest.raises(SubscriptionError, match="without a network"):
                 alone.channel(CHANNEL, Count).source("s").move()
@@ -231,3 +233,43 @@ def test_who_only_says_to_have_it_is_not_heard(tmp_path: Path) -> None:
         source.publish(Count(1))
         seen.wait(2)
         assert seen.field("n") == [0, 1]
+
+
+@pytest.mark.parametrize("former", ["lab", "mill"])
+def test_who_had_it_once_cannot_say_to_have_it_again(former: str, tmp_path: Path) -> None:
+    """A node that it began at, or was at, goes by what proved that, and says to have come later: with deeds of then,
+    with none, and with one that it has signed for itself. Sinks hear nothing of it, and go on with the source."""
+    with nodes() as make:
+        lab, mill, desk = [logged(make, name, tmp_path) for name in ("lab", "mill", "desk")]
+        source, seen = lab.channel(CHANNEL, Count).source("s"), Seen()
+        desk.channel(CHANNEL, Count).subscribe(seen)
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        source.publish(Count(0))
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        home, deeds = moved.home, moved.deeds
+        moved.publish(Count(1))
+        if former == "mill":
+            moved = lab.resume_source(moved.move(), timeout=GUARD)
+            assert len(moved.deeds) == 2
+        moved.publish(Count(2))
+        seen.wait(3)
+        bad_node = {"lab": lab, "mill": mill}[former]
+        led = deeds if former == "mill" else ()
+        own = Deeds(bad_node._engine.context).sign(home, 7, former)
+        for shown in (led, (), (*led, own)):
+
+            def says(made: Any, shown: tuple[bytes, ...] = shown) -> None:
+                if made.channel.name == CHANNEL:
+                    made.home, made.term, made.deeds, made.begins_after = home, 7, shown, 100
+
+            bad_node._moving_sources.place = says
+            before = desk.federation_report().offences.get(bad_node.id, 0)
+            bad = bad_node.channel(CHANNEL, Count).source("s")
+            bad.publish(Count(-1))
+            eventually(lambda n=before: desk.federation_report().offences.get(bad_node.id, 0) > n, "it is refused")
+            bad.close()
+        moved.publish(Count(3))
+        seen.wait(4)
+        assert seen.field("n") == [0, 1, 2, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -239,3 +240,124 @@ def test_a_sink_that_comes_back_after_the_source_has_left_has_what_it_missed(
         publish(moved, 30, 40)
         seen.wait(40)
         assert seen.field("n") == list(range(40))
+
+
+def test_who_resumes_it_waits_for_a_program_that_was_started_again(tmp_path: Path) -> None:
+    """The old node is back, with its state and log, and has not made the source yet."""
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        publish(source, 0, 10)
+        token = source.move()
+        lab = again(make, lab, tmp_path, "lab")
+        asked, done = threading.Event(), list[Any]()
+        not_open = lab._moving_sources._not_open  # type: ignore[union-attr]
+
+        def noted(*given: Any) -> Any:
+            asked.set()
+            return not_open(*given)
+
+        lab._moving_sources._not_open = noted  # type: ignore[union-attr, method-assign]
+        resuming = threading.Thread(target=lambda: done.append(mill.resume_source(token, timeout=GUARD)))
+        resuming.start()
+        assert asked.wait(GUARD)
+        assert not done and lab.channel(CHANNEL).source("s").seq == 10
+        resuming.join(GUARD)
+        publish(done[0], 10, 20)
+
+
+def test_one_that_waits_for_its_node_keeps_no_other_back(tmp_path: Path) -> None:
+    """The node of one source is away; others of other channels, and of the same one, come here meanwhile."""
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        away = place(make, "away", tmp_path)
+        waits = [away.channel(name, Count).source("w") for name in (CHANNEL, "test.other")]
+        make.together()
+        tokens = [source.move() for source in waits]
+        away.close()
+        make.opened.remove(away)
+        ended = list[Exception]()
+
+        def resume(token: str) -> None:
+            try:
+                mill.resume_source(token, timeout=GUARD)
+            except FederationError as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=resume, args=(token,)) for token in tokens]
+        for thread in threads:
+            thread.start()
+        for name in ("s", "t"):
+            source = lab.channel(CHANNEL).source(name)
+            publish(source, 0, 10)
+            publish(mill.resume_source(source.move(), timeout=GUARD), 10, 20)
+        assert not ended and all(thread.is_alive() for thread in threads)
+        away = place(make, "away", tmp_path)
+        for name in (CHANNEL, "test.other"):
+            away.channel(name, Count).source("w")
+        for thread in threads:
+            thread.join(GUARD)
+        assert not ended
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_power_cut_after_it_has_published_here_does_not_make_it_another(logged: bool, tmp_path: Path) -> None:
+    """What was written last is not in the state that is found again: that it has come here. It is claimed, and the same
+    token brings it; by its name it is not made, for it would be another one. In the log it goes on after its last."""
+    seen = Seen()
+    with nodes() as make:
+        hub = place(make, "hub", tmp_path, log=False)
+        lab, mill = (place(make, name, tmp_path, log=logged) for name in ("lab", "mill"))
+        for node in (hub, lab, mill):
+            node.channel(CHANNEL, Count)
+        make.together()
+        source = lab.channel(CHANNEL).source("s")
+        hub.channel(CHANNEL).subscribe(seen)
+        see(hub, lab)
+        assert hub.ready(GUARD)
+        publish(source, 0, 10)
+        register = mill._moving_sources.register  # type: ignore[union-attr]
+        take = register.take
+
+        def taking(*given: Any) -> None:
+            for each in tmp_path.glob("mill.state*"):
+                shutil.copy(each, tmp_path / f"then.{each.name}")
+            take(*given)
+
+        register.take = taking  # type: ignore[method-assign]
+        token = source.move()
+        publish(mill.resume_source(token, timeout=GUARD), 10, 20)
+        seen.wait(20)
+        mill.close()
+        make.opened.remove(mill)
+        for each in tmp_path.glob("mill.state*"):
+            each.unlink()
+        for each in tmp_path.glob("then.*"):
+            each.rename(tmp_path / each.name.removeprefix("then."))
+        mill = place(make, "mill", tmp_path, log=logged)
+        make.together()
+        with pytest.raises(SubscriptionError, match="resume_source with the same token goes on with it"):
+            mill.channel(CHANNEL, Count).source("s")
+        back = mill.resume_source(token, timeout=GUARD)
+        if logged:
+            see(hub, mill)
+            publish(back, 20, 30)
+            seen.wait(30)
+            assert seen.field("n") == list(range(30))
+
+
+def test_a_claim_that_was_refused_leaves_the_name_free(tmp_path: Path) -> None:
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        token = source.move()
+        claims = mill._moving_sources.register.claims  # type: ignore[union-attr]
+
+        def overtaken(*given: Any) -> None:
+            claims(*given)
+            source.move()  # another token: the first one is worth nothing
+
+        mill._moving_sources.register.claims = overtaken  # type: ignore[union-attr, method-assign]
+        with pytest.raises(FederationError, match="another token was made since"):
+            mill.resume_source(token, timeout=GUARD)
+        assert mill.channel(CHANNEL).source("s").publish(Count(0)) == 1

@@ -7,6 +7,7 @@ import pytest
 from headwater import Event, Node
 from headwater.errors import HeadwaterWarning, ObjectError, TransactionError
 from headwater.objects import Computed
+from headwater.testing import eventually
 
 
 class Quote(Event):
@@ -32,7 +33,7 @@ def test_put_makes_an_object_or_updates_it() -> None:
         with pytest.raises(TransactionError, match="price"), objects.transaction() as t:
             t.put("stock/beta", "Stock", traded=1)  # nothing to make one of
         assert "stock/beta" not in objects
-        node.flush()
+        eventually(lambda: len(ops) >= 2)
         assert ops == ["created", "updated"]
 
 
@@ -46,7 +47,6 @@ def test_objects_follow_a_channel() -> None:
         source = quotes.source()
         for symbol, price, volume in (("acme", 1.0, 10), ("beta", 2.0, 50), ("acme", 3.0, 99), ("acme", 9.0, 1)):
             source.publish(Quote(symbol, price, volume))
-        node.flush()
         objects.engine.drain(30)
         assert {kept.name: kept.value.price for kept in objects.list("stock/*")} == {
             "//desk/stock/acme": 3.0,
@@ -55,7 +55,6 @@ def test_objects_follow_a_channel() -> None:
         assert mapping.report()["fired"] == 3
         mapping.remove()
         source.publish(Quote("acme", 4.0, 10))
-        node.flush()
         objects.engine.drain(30)
         assert objects["stock/acme.price"] == 3.0
 
@@ -70,7 +69,6 @@ def test_an_event_cannot_choose_another_name_than_a_segment(symbol: str) -> None
         source = quotes.source()
         source.publish(Quote(symbol, 1.0, 1))
         source.publish(Quote("good", 1.0, 1))
-        node.flush()
         objects.engine.drain(30)
         assert [kept.name for kept in objects.list()] == ["//desk/stock/good"]
         report = mapping.report()

@@ -122,7 +122,7 @@ class Correlation(Operated[Match]):
     ) -> dict[str, int]:
         """As for any subscription, for the part of that name (zones: for all); what was remembered is forgotten."""
         index, where = self._part(part, where, params, zones), self.node._interest_of(where)
-        return self.node._change(self, index, where=where, params=params, zones=zones)
+        return self.node._change_if_agreed(self, index, where=where, params=params, zones=zones)
 
     async def achange(
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from headwater.channel.questions.forms import MOST, Reply
-from headwater.errors import AnswerError
+from headwater.errors import AnswerError, QuestionError
 
 
 class Asked(Struct, eq=False):
@@ -60,6 +60,14 @@ class Asked(Struct, eq=False):
         self._without(node)
         if not self.first and len(self.replies) < MOST:
             self._reply(Reply(node, "", error=AnswerError(f"node {node!r} is gone, and had not answered", node)))
+
+    def refused(self, node: str, error: QuestionError) -> None:
+        """It cannot go to a node."""
+        self._without(node)
+        if len(self.replies) < MOST:
+            self._reply(Reply(node, "", error=error))
+        if not self.places and not self.open_end:
+            self.finish()
 
     def _reply(self, reply: Reply) -> None:
         self.replies[reply.node, reply.who] = reply

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from secrets import randbits
+from secrets import randbits, token_bytes
+from struct import unpack
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.types import EventType
 
+NUMBERS = 64  # of questions that are drawn at once
 OPEN = 4096  # questions of one channel that wait for answers at once
 RECHECK = 0.05  # seconds after which somebody who has waited so long looks who is still there
 
@@ -60,6 +62,7 @@ class Asker:
         self._class = channel.type.cls
         self._make = asking(channel.type)
         self.open: dict[int, Asked] = {}
+        self._numbers: list[int] = []  # of the next questions
         self.asked = self.answered = self.late = self.forged = self.repeated = 0
         self._opening = Lock()
         self._lock = Lock()  # what has become of questions
@@ -126,7 +129,11 @@ class Asker:
         if not isinstance(event, self._class):
             event = self._checked(event)
         # A number that nobody guesses: else who asks in another's name could have its question answered wrongly.
-        number, source, (route, queue) = randbits(63), self._source, self._known
+        try:
+            number = self._numbers.pop()
+        except IndexError:
+            number = self._more_numbers()
+        source, (route, queue) = self._source, self._known
         asked = self.open[number] = Asked(number, event, to == "one", bell)
         self.asked += 1
         try:
@@ -141,6 +148,12 @@ class Asker:
             self.open.pop(number, None)
             raise
         return asked
+
+    def _more_numbers(self) -> int:
+        """Many at once cost little more than one."""
+        made: list[int] = [number >> 1 for number in unpack(f"<{NUMBERS}Q", token_bytes(8 * NUMBERS))]
+        self._numbers += made[1:]
+        return made[0]
 
     def _checked(self, event: Any) -> Any:
         """An instance of the channel's class, of what is none."""
@@ -161,30 +174,34 @@ class Asker:
             raise ClosedError(f"channel {self._channel.name!r}: its questions are closed")
         made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), asked.again)
         places, unknown = self._places(self._queues(source, made))
-        if asked.places or asked.open_end:
-            if not self._all_gone(asked, places):
+        with self._lock:  # an answer may be coming just now
+            if asked.done:
                 return
-            asked.again = True  # somebody else may answer
-            made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), True)
+            if asked.places or asked.open_end:
+                if not self._all_gone(asked, places):
+                    return
+                asked.again = True  # somebody else may answer
+                made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), True)
+            if places or unknown:
+                asked.places, asked.open_end = places, unknown
         if not places and not unknown:
             if not self._node._federated and not asked.again:
                 raise self._nobody()
             return
-        asked.places, asked.open_end = places, unknown
         self.repeated += asked.again
         source.publish(made)
 
     def _all_gone(self, asked: Asked, present: dict[str, int]) -> bool:
-        """Who of those that have a question is gone; whether nobody is left and somebody else may be asked."""
-        with self._lock:
-            for node, run in asked.places.items():
-                if present.get(node) != run:
-                    asked.gone(node)
-            if asked.done or asked.places or asked.open_end:
-                return False
-            if not asked.first:
-                asked.finish()
-            return asked.first
+        """Who of those that have a question is gone; whether nobody is left and somebody else may be asked. Its lock is
+        held."""
+        for node, run in asked.places.items():
+            if present.get(node) != run:
+                asked.gone(node)
+        if asked.done or asked.places or asked.open_end:
+            return False
+        if not asked.first:
+            asked.finish()
+        return asked.first
 
     def _places(self, queues: Iterable[BoundedQueue]) -> tuple[dict[str, int], bool]:
         """Where a question would go: which runs of which nodes; and whether also where that is not known."""
@@ -226,6 +243,18 @@ class Asker:
                 asked.bell()
             elif not asked.take(node, event):
                 self.forged += 1
+
+    def _too_large(self, record: bytes, node: str, most: int) -> None:
+        """A question does not cross to a node: nobody there answers it."""
+        error = QuestionError(
+            f"channel {self._channel.name!r}: the question has {len(record):,} bytes: expected at most {most:,}, which "
+            f"go to another node, as to {node!r}; ask with less, or in parts"
+        )
+        number = self.type.decode(record).question_number
+        with self._lock:
+            asked = self.open.get(number)
+            if asked is not None and not asked.done and node in asked.places:
+                asked.refused(node, error)
 
     def _outcome(self, asked: Asked, timeout: float) -> Any:
         """What the asker is given, or raised, now that nothing more is waited for, and there is not just one answer."""
@@ -294,7 +323,9 @@ class Asker:
             )
             questions = self._node.channel(self._channel.name + QUESTIONS, self.type)
             self._answers = found
-            self._source = questions.source(f"questions of {self._node.name}/{self.id:x}", type=self.type)
+            source = questions.source(f"questions of {self._node.name}/{self.id:x}", type=self.type)
+            source.uncrossable = self._too_large
+            self._source = source
         return True
 
     def close(self, why: str) -> None:

@@ -19,7 +19,7 @@ from headwater.channel.questions.forms import (
     question_type,
 )
 from headwater.channel.questions.held import HeldAnswers
-from headwater.errors import EncodeError, HeadwaterError, QuestionError
+from headwater.errors import ClosedError, EncodeError, HeadwaterError, QuestionError
 from headwater.interest import as_event_type
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headwater.types import EventType
 
 log = logging.getLogger("headwater")
-HELD = 1000  # answers that wait until their asker has said that it wants them
+HELD = 2 * MOST  # answers that wait until their asker has said that it wants them: all to one question, at least
 RETRY, SLOWEST = 0.02, 0.2  # seconds after which they are tried again: at first, and when it was of no use
 PATIENCE = 10.0  # seconds that one waits so, at most
 
@@ -47,16 +47,31 @@ class Answering:
         self.subscription: Subscription[Any] = None  # type: ignore[assignment]
         self.interest: Interest | None = None
 
-    def take_plain(self, event: Any) -> None:
-        """One question, as it comes, by a function that wants to know no more of it."""
-        desk = self._desk
-        try:
-            result = self._handler(desk.asked(event))
-        except Exception as error:
-            self._fail(event, None, error)
-            return
-        if not isinstance(result, desk.cls) or not desk.says(self, event, result):
-            self._succeed(event, None, result)
+    def plain(self) -> Callable[[Any], None]:
+        """What takes one question, as it comes, by a function that wants to know no more of it: with all it needs at
+        hand. As a rule one answers here, and it is known how to reach the asker; all else is for `Desk.say`."""
+        desk, handler, name, failed, succeeded = self._desk, self._handler, self.name, self._fail, self._succeed
+        asked, cls, formed, members, source = desk.asked, desk.cls, desk._formed, desk._members, desk._source
+        flow, publish = source._flow, source.publish
+
+        def take(event: Any) -> None:
+            try:
+                result = handler(asked(event))
+            except Exception as error:
+                failed(event, None, error)
+                return
+            (route, known), asker = desk.reached, event.question_asker
+            if route is flow.route and asker in known and len(members) == 1 and isinstance(result, cls):
+                try:
+                    publish(formed(asker, event.question_number, name, 1, "", result))
+                except (EncodeError, ClosedError):
+                    pass  # the asker is told, or nobody is
+                else:
+                    desk.answered += 1
+                    return
+            succeeded(event, None, result)
+
+        return take
 
     def take(self, event: Any, about: About | None) -> None:
         """One question, by a plain function."""
@@ -139,11 +154,12 @@ class Desk:
         self._questions = node.channel(channel.name + QUESTIONS, self._wide)
         self._channel = node.channel(channel.name + ANSWERS, self._form)
         self._source = self._channel.source("answers", type=self._form)
+        self._source.uncrossable = self._too_large
         self._members: dict[str, Answering] = {}
         self._lock = threading.Lock()
         self._held = HeldAnswers(HELD)
         self._retrying, self._pause = False, RETRY
-        self._reached: tuple[object, set[str]] = None, set()  # by route, askers that get what is said to them
+        self.reached: tuple[object, set[str]] = None, set()  # by route, askers that get what is said to them
         self.answered = self.failed = 0
         self.dropped = 0  # answers whose asker did not want them in time
 
@@ -170,8 +186,12 @@ class Desk:
         try:
             take: Any = made.atake if is_coroutine(handler) else made.take
             dispatch = options.get("dispatch") or self._node.config.dispatch
-            if not takes_about(handler) and take == made.take and getattr(dispatch, "name", dispatch) == "inline":
-                take = made.take_plain
+            if (
+                not takes_about(handler)
+                and not is_coroutine(handler)
+                and getattr(dispatch, "name", dispatch) == "inline"
+            ):
+                take = made.plain()
             made.subscription = self._questions.subscribe(take, where, type=self._wide, failures=0, **options)
             (made.interest,) = {each.entry.interest for each in made.subscription._attachments.values()}
             if made.interest is not None and (made.interest.stateful or made.interest.output is not None):
@@ -209,21 +229,6 @@ class Desk:
         had = sum(each.had(about) and (each.interest is None or each.interest.test(record)) for each in members)
         return max(1, had)
 
-    def says(self, member: Answering, event: Any, answer: Any) -> bool:
-        """As a rule one answers here, and it is known how to reach the asker: whether that is so, and it was."""
-        source, (route, known) = self._source, self._reached
-        if route is not source._flow.route or event.question_asker not in known or len(self._members) != 1:
-            return False
-        if source.closed:
-            return False
-        made = self._formed(event.question_asker, event.question_number, member.name, 1, "", answer)
-        try:
-            source.publish(made)
-        except EncodeError:
-            return False  # the asker is told
-        self.answered += 1
-        return True
-
     def say(self, member: Answering, event: Any, about: About | None, answer: Any, problem: str) -> None:
         """To the asker, and nobody else."""
         answerers = 1 if len(self._members) <= 1 else self._count(event, about)
@@ -247,14 +252,26 @@ class Desk:
         source = self._source
         if source.closed:
             return True
-        route, known = self._reached
+        route, known = self.reached
         now = source._flow.route
         if now is not route or made.to not in known:
             if next(iter(source._flow.reaches(self._form.encode(made))), None) is None:
                 return False
-            self._reached = now, {*known, made.to} if now is route and len(known) < MOST else {made.to}
+            self.reached = now, {*known, made.to} if now is route and len(known) < MOST else {made.to}
         source.publish(made)
         return True
+
+    def _too_large(self, record: bytes, node: str, most: int) -> None:
+        """An answer does not cross: its asker is told that, instead."""
+        made = self._form.decode(record)
+        problem = (
+            f"the answer has {len(record):,} bytes: expected at most {most:,}, which go to another node; answer with "
+            "less, or have it asked for in parts"
+        )
+        log.error("channel %r: %r, to a question of node %s: %s", self.name, made.who, node, problem)
+        self.answered -= 1
+        self.failed += 1
+        self._try(self._formed(made.to, made.number, made.who, made.answerers, problem, None))
 
     def _retry(self) -> None:
         """Say what can be said by now: once for each asker it is looked whether it wants answers. While none does,

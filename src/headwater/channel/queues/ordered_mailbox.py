@@ -254,6 +254,16 @@ class OrderedMailbox(Mailbox):
             gone += item[2]
         return gone
 
+    def _taken_out(self) -> list[Item]:
+        early = sorted(self._early, key=lambda entry: entry[:3])
+        self._early.clear()
+        self._last.clear()
+        self._ahead = 0
+        return super()._taken_out() + [entry[3] for entry in early]
+
+    def _put_anew(self, item: Item) -> None:
+        self._enter(item)
+
     # ── state ──
 
     @property

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ from msgspec.structs import astuple
 
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.mailbox import Item, part_of
+from headwater.channel.queues.position_keys import LOGGED
 from headwater.channel.queues.position_keys import key_of as log_key
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.errors import ClosedError, StoreError, SubscriptionError
@@ -178,6 +180,8 @@ class DurableSink(Protocol):
 class Progress:
     """Of one subscription. Its handler is called by one thread at a time; others say what has come, and acknowledge."""
 
+    moves = True  # it may go on at another node
+
     def __init__(self, subscription: DurableSink, keeper: Keeper, *, manual: bool = False) -> None:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
         self.duplicates = 0  # events that came again and were not shown
@@ -192,6 +196,8 @@ class Progress:
         self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
         self._out: Points = {}  # pulled, and not known to be done
         self._last: Points = {}  # handed over at all
+        # Of sources without a log, what was handed over and is to be acknowledged: it goes with a sink that moves.
+        self._unacknowledged: dict[str, deque[Item]] = {}
         # Where the sink was paused, and its queue full: the last event that it could keep. The rest is in a log.
         self.gaps: Points = {}
         # What could not be written: that these are done, and that these were handed over.
@@ -201,18 +207,24 @@ class Progress:
         self.fenced: str | None = None  # why nothing is acknowledged here any more
         # Of a sink that has come from another node: where it is with sources of this one, until it has what it missed.
         self._moved: Points = {}
+        self._since: Points = {}  # and from where on the state of its interest counts
 
-    def goes_on(self, positions: Points, handed: Points, *, exact: bool, rereads: bool) -> None:
+    def goes_on(self, positions: Points, handed: Points, *, exact: bool, since: Points) -> None:
         """It goes on after these events. With `exact`, it was at another node until now, where it is done with these
-        and has not begun with others: what follows is shown here, also of this node's own sources. With `rereads`, logs
-        are asked for it, since what comes of their sources by itself is not all; nothing has come yet."""
+        and has not begun with others: what follows is shown here, also of this node's own sources. `since`: from where
+        on the state of its interest counts."""
         with self._lock:
+            self._since = dict(since)
             self._done, self._doubt, self._fresh = dict(positions), dict(handed), set()
             if exact:
                 self._begun.update(positions)
                 self._moved = dict(positions)
-            if rereads:
-                self.gaps = dict(positions)
+
+    def rereads(self) -> None:
+        """Logs are asked for what follows on where it is, since what comes of their sources by itself is not all;
+        nothing has come yet."""
+        with self._lock:
+            self.gaps = {key: seq for key, seq in self._done.items() if key.startswith(LOGGED)}
 
     # ── what comes ──
 
@@ -292,6 +304,10 @@ class Progress:
         if key is None:
             return self._moved.get(_log_key(source) or "") if self._moved else None
         return self._done.get(key, 0 if key in self._doubt else None)
+
+    def counts_since(self, source: Source) -> int | None:
+        """The event of a source of this process after which the state of its interest counts, if it has moved here."""
+        return self._since.get(_log_key(source) or "") if self._since else None
 
     def begins(self, channel: Any, source: Source) -> None:
         """Of a source of this process of which nothing is known, it has what comes from now on; the source stands
@@ -437,6 +453,11 @@ class Progress:
         if not self.manual:
             self._keeper.begin(points, sum(item[2] for item in items))
         with self._lock:
+            if self.manual and self.moves:
+                for item in items:
+                    key = key_of(item[0], item[1])
+                    if key is not None and not key.startswith(LOGGED):
+                        self._unacknowledged.setdefault(key, deque()).append(item)
             self._last.update(points)
             self._begun.update(key for key, seq in points.items() if seq > self._doubt.get(key, 0))
 
@@ -518,6 +539,19 @@ class Progress:
             for key, seq in points.items():
                 if seq > self._done.get(key, 0):
                     self._done[key] = seq
+                    waiting = self._unacknowledged.get(key)
+                    while waiting and _span(waiting[0][1])[1] <= seq:
+                        waiting.popleft()
+
+    def unacknowledged(self) -> list[Item]:
+        """What was handed over and not acknowledged, of sources without a log."""
+        with self._lock:
+            return [
+                left
+                for key, items in self._unacknowledged.items()
+                for item in items
+                if (left := _after(item, self._done.get(key, 0))) is not None
+            ]
 
     def pass_over(self, items: list[Item]) -> None:
         """Events that are not handed over, because they have expired, or a constraint of the handler said so."""
@@ -643,6 +677,13 @@ def points_of(items: list[Item]) -> Points:
         if key is not None:
             points[key] = _span(letter)[1]
     return points
+
+
+def _after(item: Item, seq: int) -> Item | None:
+    """What of an item is after an event."""
+    letter, n = item[1], item[2]
+    early = int(np.searchsorted(letter.seqs, seq, "right")) if isinstance(letter, Chunk) else int(letter.seq <= seq)
+    return item if not early else part_of(item, early, n) if early < n else None
 
 
 def _span(letter: Letter | Chunk) -> tuple[int, int]:

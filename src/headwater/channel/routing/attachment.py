@@ -70,12 +70,18 @@ class Attachment:
         self.mailbox = subscription._mailbox
         wanted = subscription._options.history
         begins = bool(wanted or self._has_missed()) and channel.backlog.remembers and self.epoch == 1
-        self.past = Recollection(channel, entry, wanted, self._missed_after) if begins else None
+        self.past = Recollection(channel, entry, wanted, self._missed_after, self._counts_since) if begins else None
 
     def _missed_after(self, source: RoutedSource) -> int | None:
         """Of a source of this process that was there before it: the event after which a durable sink is to have all."""
         progress = self.subscription._progress
         return None if progress is None else progress.missed_after(source)
+
+    def _counts_since(self, source: RoutedSource) -> int | None:
+        """From where on the state of its interest counts, of a source of this process and a sink that came here with
+        it."""
+        progress = self.subscription._progress
+        return None if progress is None or self.epoch != 1 else progress.counts_since(source)
 
     def _has_missed(self) -> bool:
         if self.subscription._progress is None:
@@ -141,7 +147,10 @@ class Attachment:
             self.subscription._arrive_chunk(self, chunk, ready)
 
     def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
-        yield self.mailbox
+        # A link does not wait for a sink that moves: what says where that is in force comes over it, too. What waits is
+        # bounded by what the other end sends unacknowledged.
+        if source.local or not self.subscription._moves:
+            yield self.mailbox
         yield from self.subscription._stages
 
     # ── what has come of it ──
@@ -159,11 +168,20 @@ class Attachment:
             if flow.source.position_key is not None:
                 self.meet(flow.source, flow.source.live)
         if self.past is not None:
+            self._close_gaps()
             self._begin_with(self.past.all(), self.subscription._starters)
             self.past = None
         if self.subscription._progress is not None:
             for flow in own_flows(self.channel):
                 self.subscription._progress.begins(self.channel, flow.source)
+
+    def _close_gaps(self) -> None:
+        """What it has missed of sources of this process comes now; they stand still."""
+        progress = self.subscription._progress
+        if progress is not None:
+            for flow in own_flows(self.channel):
+                if self._missed_after(flow.source) is not None:
+                    progress.close_gap(self.channel, flow.source)
 
     def catch_up(self, source: RoutedSource, ready: Ready) -> None:
         """A source of this process goes on that was there before: a durable sink has what it has missed of it, or
@@ -173,14 +191,47 @@ class Attachment:
             return
         missed = self._missed_after(source)
         if missed is not None and self.channel.backlog.remembers:
+            progress.close_gap(self.channel, source)
             self.recall(source, missed, ready)
         progress.begins(self.channel, source)
 
     def recall(self, source: RoutedSource, after: int, ready: Ready) -> None:
         """It has what a source of this process had published after an event, and did not come. The source stands still,
         and has published nothing yet."""
-        only = Recollection(self.channel, self.entry, 0, lambda each: after if each is source else None)
-        self._begin_with(only.all(), ready)
+        self._begin_with(self._after(source, after).all(), ready)
+
+    def _after(self, source: RoutedSource, after: int) -> Recollection:
+        """What its interest passes of a source of this process after an event."""
+        since = self.begins_with_state(source)
+        return Recollection(
+            self.channel,
+            self.entry,
+            0,
+            lambda each: after if each is source else None,
+            lambda each: since if each is source else None,
+        )
+
+    def begins_with_state(self, source: RoutedSource) -> int:
+        """The last event of a source of this process before the state of its interest counts."""
+        since = self._counts_since(source)
+        return self.points.get(source.number, ("", 0))[1] if since is None else since
+
+    def missing(self, source: RoutedSource) -> Recollection | None:
+        """What it could not keep of a source of this process, if it goes on: most of it is judged now, and not while
+        that stands still."""
+        gap = self.gap(source)
+        if gap is None:
+            return None
+        past = self._after(source, gap)
+        past.ahead()
+        return past
+
+    def read_again(self, source: RoutedSource, past: Recollection, ready: Ready) -> None:
+        """It has what it could not keep of a source of this process, which stands still; unless another was quicker."""
+        progress = self.subscription._progress
+        if progress is not None and self.gap(source) is not None:
+            progress.close_gap(self.channel, source)
+            self._begin_with(past.all(), ready)
 
     def prepare(self) -> None:
         """It is about to be in force: most of the past that it wants to begin with is judged now."""

@@ -39,9 +39,11 @@ class Recollection:
         entry: Entry,
         wanted: int,
         after: Callable[[RoutedSource], int | None] = lambda source: None,
+        since: Callable[[RoutedSource], int | None] = lambda source: None,
     ) -> None:
-        """`after`: of a source of which all is wanted from there on, whatever else is."""
-        self._channel, self._entry, self._wanted, self._after = channel, entry, wanted, after
+        """`after`: of a source of which all is wanted from there on, whatever else is; `since`: from where on the state
+        of the interest counts, if that is before."""
+        self._channel, self._entry, self._wanted, self._after, self._since = channel, entry, wanted, after, since
         self._parts: dict[Flow, _Past] = {}
         self._turns: list[Turn] = []
         self._latest: dict[RoutedSource, int] = {}
@@ -72,7 +74,8 @@ class Recollection:
             part = self._parts.get(flow)
             if part is None:
                 after = self._after(flow.source)
-                part = self._parts[flow] = _Past(self._channel.backlog, flow, self._entry, self._wanted, after)
+                since = self._since(flow.source)
+                part = self._parts[flow] = _Past(self._channel.backlog, flow, self._entry, self._wanted, after, since)
             found.append((flow, part))
         return found
 
@@ -99,14 +102,18 @@ class _Past:
     """What an interest makes of one source's past. An interest with state sees the past before it sees what comes, so
     that it goes on from there."""
 
-    def __init__(self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int, after: int | None) -> None:
+    def __init__(
+        self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int, after: int | None, since: int | None
+    ) -> None:
         source = flow.source
         wanted = wanted if after is None else -1
         self._backlog, self._flow, self._entry, self.wanted = backlog, flow, entry, wanted
         self._judge = StretchJudge(
             entry.here, source.name, source.node, clock=flow.channel.node.clock, context=source.context
         )
-        self._upto = after or 0
+        self._upto = self._after = after or 0
+        if since is not None and since < self._after and self._judge.stateful:
+            self._upto = since  # what is before `after` is only remembered
         self._never = not wanted or flow.lineup.judges(entry) == "never"
 
     def behind(self) -> int:
@@ -119,6 +126,8 @@ class _Past:
             return []
         if self._upto or self.wanted < 0 or self._judge.stateful:
             passed, self._upto = self._stretch(self._upto, self._flow.source.seq)
+            if self._after:
+                passed = [letter for letter in passed if letter.seq > self._after]
         else:
             passed, self._upto = self._last()
         return passed if self.wanted < 0 else passed[-self.wanted :]

@@ -91,6 +91,8 @@ class AcknowledgedSource(ForeignSource):
         kept = FOREVER
         for subscription in self._sinks():
             held = subscription._mailbox.held
+            if subscription._moves and (self.reached is None or subscription._progress is None):
+                held = False  # the link does not wait for it, so that its source does
             if not held:
                 waits = _oldest(subscription, self)
                 if waits is None:

@@ -7,6 +7,7 @@ filters let through comes in one stream for all of them, which has the tag 0.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
@@ -64,6 +65,12 @@ class LogPosition:
                 if tag:
                     self.since.setdefault(tag, point)
 
+    def begin_again(self, after: ByTag) -> None:
+        """What follows on these events comes again: until it has, some sinks here do not have it."""
+        for tag, seq in after.items():
+            if tag in self.at:
+                self.at[tag] = min(self.at[tag], seq)
+
     def reach(self, tag: int, seq: int) -> None:
         if seq > self.at.get(tag, -1):
             self.at[tag] = seq
@@ -71,6 +78,9 @@ class LogPosition:
 
 class LogPositions:
     """Of one node, for as long as its process lasts."""
+
+    # Durable sinks of a channel that have left this node, or are about to.
+    departed: Callable[[str], list[str]] = staticmethod(lambda channel: [])
 
     def __init__(self, node: Node, demands: Demands) -> None:
         self._node, self._demands = node, demands

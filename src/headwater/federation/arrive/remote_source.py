@@ -20,7 +20,7 @@ from headwater.channel.routing.route import Flow, Lineup, Ready
 from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.arrive.acknowledgement import FOREVER, AcknowledgedSource
 from headwater.federation.arrive.deduplication import Verdict
-from headwater.federation.arrive.log_positions import LogPosition, LogPositions
+from headwater.federation.arrive.log_positions import ByTag, LogPosition, LogPositions
 from headwater.federation.arrive.record_check import check_of, none_is
 from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headwater.federation.wire.control import SourceAd
     from headwater.federation.wire.frames import Batch, Events
 
+MOST_QUESTIONS = 64  # that were not answered, of which is remembered what was asked for
 _UNASKED: Any = object()
 _WRONG: Any = object()
 
@@ -114,6 +115,7 @@ class RemoteSource(AcknowledgedSource):
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
         self._questions = self._answered = 0  # how often it was asked for that, and the last time that it was given
+        self._asked: dict[int, ByTag] = {}  # by number of those that were not answered: after which event of each tag
         self._point: int | None = None if ad.log else 0  # all that was asked for first comes after this event
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         if ad.origin:  # it is a gateway that passes on events of another federation
@@ -203,11 +205,18 @@ class RemoteSource(AcknowledgedSource):
                 self.reached.holds(self.peer.asked.get(self.channel.name), point)
             anew, goes_on = again > self._answered, 0 < again == self._answered
             self._answered = max(again, self._answered)
+            after = self._asked.get(again, {})
+            self._asked = {number: each for number, each in self._asked.items() if number > again}
             if anew or live > self.received:
                 self.live = live
             for attachment in self._attachments():
                 if not (goes_on and attachment.hears(self)):
-                    attachment.meet(self, self.live, self._reached_by(attachment), anew=anew)
+                    # Who has asked since then, for more than comes now, is still to be given that.
+                    gap, start = attachment.gap(self), after.get(self._stream_of(attachment), 0)
+                    covered = anew and (gap is None or gap >= start)
+                    attachment.meet(self, self.live, self._reached_by(attachment), anew=covered)
+            if anew and self.reached is not None:
+                self.reached.begin_again(after)
         self._note_beginnings()
         if self.home and not again:
             self._say_how_far()
@@ -228,8 +237,7 @@ class RemoteSource(AcknowledgedSource):
                     after[tag] = min(after.get(tag, gap), gap)
             if self.superseded:
                 after = dict.fromkeys({0, *self._flow.tags, *after}, MAX_SEQ)  # type: ignore[attr-defined]
-            self._questions += 1
-            question = Again(self.sid, self._questions, after, since)
+            question = self._question(after, since)
         self.peer.say(encode_control(question))
 
     def supersede(self) -> None:
@@ -259,9 +267,15 @@ class RemoteSource(AcknowledgedSource):
                 return
             for gap, tag in gaps:
                 after[tag] = min(after.get(tag, gap), gap)
-            self._questions += 1
-            question = Again(self.sid, self._questions, after, dict(self.reached.since))
+            question = self._question(after, dict(self.reached.since))
         self.peer.say(encode_control(question))
+
+    def _question(self, after: ByTag, since: ByTag) -> Again:
+        self._questions += 1
+        self._asked[self._questions] = after
+        while len(self._asked) > MOST_QUESTIONS:
+            del self._asked[next(iter(self._asked))]
+        return Again(self.sid, self._questions, after, since)
 
     def _attachments(self) -> list[Attachment]:
         members = [member for channel in list(self.flows) for entry in list(channel.entries.values())

@@ -289,6 +289,12 @@ class Fabric(Inbox):
         return self._closed.is_set()
 
     @property
+    def session_id(self) -> str:
+        """By which Zenoh names this session at the other ends of its connections; nothing while there is none."""
+        session = self._session
+        return "" if session is None else str(session.zid())
+
+    @property
     def connected(self) -> int:
         """How many Zenoh sessions (nodes, and routers that are not nodes) this one is connected to."""
         session = self._session

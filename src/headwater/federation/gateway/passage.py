@@ -436,7 +436,7 @@ class Passage:
             )  # fmt: skip
         else:
             self._reroute(taking, mine, routes, timed)
-            taking.change(where=interest)
+            taking._impose(interest)
         self._knowledge.begin(name)
         self._asked[name] = made_of
 

@@ -95,6 +95,26 @@ class ChannelDiscovery:
             made.adopted = adopted
         return made
 
+    def adopt(self, node: str, name: str, type: EventType | None) -> bool:
+        """Have a channel known here that a pattern of some subscription fits, as a node tells of it whose word counts
+        there; whether it is."""
+        peer = self._peers.get(node)
+        if peer is None or not self._is_believed(peer, name):
+            return False
+        with self._context.wiring.lock:
+            if self._node.closed or not self._wanted(name):
+                return False
+            if name not in self._names():
+                self._node.channel(name, bytes if type is None else type).adopted = True
+        return True
+
+    def considered(self) -> bool:
+        """Whether all that peers have said to have was looked at for what patterns here fit."""
+        return all(
+            peer.gone is not None or peer.state is None or peer.considered >= peer.state.version
+            for peer in self._peers.everyone()
+        )
+
     def known(self, name: str) -> Peer | None:
         """A peer that has a channel of that name: if there is one, one that has sources of it."""
         having = [peer for peer in self._peers.everyone() if peer.channel(name) is not None]

@@ -173,8 +173,9 @@ class Installer:
         names = question.names(crossing)
         if len(names) > MOST_WISHES or len(crossing.wishes) + len(question.wishes) > 2 * MOST_WISHES:
             return Installed({}, error=f"expected at most {MOST_WISHES:,} interests and durable sinks, found more")
-        if not crossing.version and not set(request.known) <= names:
-            crossing.parked, crossing.durable = True, set(request.known)
+        awaited = set(request.known).difference(request.moved)
+        if not crossing.version and not awaited <= names:
+            crossing.parked, crossing.durable = True, awaited
         if crossing.parked and not self._all_back(peer, principal, crossing, question):
             return Installed(crossing.points, barrier=request.version)
         return self._change(peer, principal, crossing, question)
@@ -185,8 +186,8 @@ class Installer:
 
     def _all_back(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> bool:
         """Whether all durable sinks are there for which something is kept: nothing goes before that, or some would
-        miss what others get. Those that do not come back soon will not."""
-        if crossing.durable <= set(question.request.sinks):
+        miss what others get. Those that do not come back soon will not, nor those that have moved to another node."""
+        if crossing.durable.difference(question.request.moved) <= set(question.request.sinks):
             return True
 
         def give_up() -> None:

@@ -202,6 +202,7 @@ class Requester:
             reached=reached,
             since=since,
             known=known,
+            moved=[] if base else self._reached.departed(channel.name),
             base=base,
             gone=changed.gone,
             gone_sinks=changed.gone_names,
@@ -476,11 +477,13 @@ class Requester:
 
     @asynccontextmanager
     async def achanging(self, subscription: Subscription, part: int, **what: Any) -> AsyncIterator[None]:
-        """The same for a coroutine; cancelled while it waits, all is as it was."""
+        """The same for a coroutine, if all agree; cancelled while it waits, all is as it was."""
         ahead: list[tuple[Channel, Entry]] = []
         try:
             await in_thread(lambda: ahead.extend(self._announce(subscription, part, **what)), stop=nothing)
-            self._taken_up(subscription, await self._context.scheduler.auntil(self._in_force(ahead), CHANGE_SECONDS))
+            everywhere = await self._context.scheduler.auntil(self._in_force(ahead), CHANGE_SECONDS)
+            self._must_agree(subscription, ahead)
+            self._taken_up(subscription, everywhere)
             yield
         finally:
             self._put_back(ahead)
@@ -513,7 +516,10 @@ class Requester:
         refused = {place: why for place, why in self._refused(ahead).items() if place not in old}
         if refused:
             told = "; ".join(f"{place}: {why}" for place, why in refused.items())
-            raise FederationError(f"refused, and so nothing was changed: {told}")
+            raise FederationError(
+                f"change: subscription {subscription.name!r}: refused, and so nothing was changed: {told} (the old "
+                "interest and the new both count while it changes: if there is no room for both, subscribe anew)"
+            )
 
     def _refused(self, entries: list[tuple[Channel, Entry]]) -> dict[str, str]:
         """By channel and node: where interests are refused and do not run here instead, and why."""

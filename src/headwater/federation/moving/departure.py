@@ -11,11 +11,14 @@ from headwater.channel.queues.position_keys import LOGGED, key_of
 from headwater.channel.routing.letter import Chunk
 from headwater.channel.subscription import Subscription
 from headwater.errors import SubscriptionError
+from headwater.federation.moving.resumption import Resumed
+from headwater.federation.moving.source_keys import is_logged, shared_key
 from headwater.federation.wire.move_requests import SinkMove
 from headwater.federation.wire.requests import pack_params, pack_type
 
 if TYPE_CHECKING:
     from headwater.channel.routing.attachment import Attachment
+    from headwater.federation.context import Context
     from headwater.store import NodeState
 
 STILL_SECONDS = 10.0  # for which a handler is waited for
@@ -31,14 +34,12 @@ def check_movable(subscription: Subscription, kinds: tuple[type, ...]) -> None:
         )
 
     delivery = subscription._options.delivery
+    durable = isinstance(delivery, Reliable) and delivery.durable
     if type(subscription) not in kinds or len(subscription._asked) != 1:
         raise refuse(
             "a subscription to events", type(subscription).__name__.lower(), "named patterns move by themselves"
         )
-    if not isinstance(delivery, Reliable) or not delivery.durable:
-        hint = 'subscribe with name= and delivery=Reliable(durable=True); Node(state=":memory:") will do'
-        raise refuse("one of which it is kept how far it is", "one that is not durable", hint)
-    if delivery.within is not None:
+    if durable and getattr(delivery, "within", None) is not None:
         hint = "move the database to the other node, and subscribe there"
         raise refuse("its position in the node's state", "it in a database of yours (within=)", hint)
     if subscription._options.order == "total":
@@ -58,12 +59,15 @@ def check_movable(subscription: Subscription, kinds: tuple[type, ...]) -> None:
 class Standstill:
     """A sink that is held while it is found out where it is. What comes meanwhile waits, or stays in logs."""
 
-    def __init__(self, subscription: Subscription, why: str) -> None:
-        self._sink, self.why = subscription, why
+    def __init__(self, context: Context, subscription: Subscription, why: str) -> None:
+        self._context, self._sink, self.why = context, subscription, why
         self._before = subscription.paused
-        subscription._pause(why)
-        assert subscription._progress is not None
-        subscription._progress.fenced = why
+        # What comes meanwhile waits in its queue, where no log has it: full, that makes publishers wait.
+        subscription._fenced = why
+        subscription._pause(why, slowed=True)
+        if subscription._progress is not None:
+            subscription._progress.fenced = why
+        self._before_here = subscription.since if isinstance(subscription, Resumed) else {}
         # Of sources of this node: what is not waiting by now is done when the handler has returned.
         self._own = {key: self._next(source) for source, key in self._own_sources()}
 
@@ -82,35 +86,44 @@ class Standstill:
     def undo(self) -> None:
         """It goes on here."""
         sink = self._sink
-        assert sink._progress is not None
-        sink._progress.fenced = None
+        sink._recall_left_out()
+        if sink._progress is not None:
+            sink._progress.fenced = None
         if sink.cancelled:
             return
         if self._before is not None:
-            sink.paused = self._before
+            sink._pause(self._before)
         else:
             sink._let_go(self.why)
 
     # ── where it is ──
 
     def positions(self) -> Points:
-        """By key, after which event of each logged source it goes on."""
+        """By key, after which event of each source a durable sink goes on."""
         progress = self._sink._progress
-        assert progress is not None
-        found = {key: seq for key, seq in progress.positions().items() if key.startswith(LOGGED) and " " not in key}
+        if progress is None:
+            return {}
+        done = progress.positions()
+        found = {key: seq for key, seq in done.items() if key.startswith(LOGGED) and " " not in key}
         for attachment, source in self._sources():
             if not source.local and source.rereads:
                 found[source.position_key] = self._remote(attachment, source)
+            elif not source.local and source.position_key in done:  # what waits of it goes along
+                found[source.position_key] = done[source.position_key]
         for source, key in self._own_sources():
             oldest = progress.unsettled(source)
-            reached = min(self._own.get(key, source.seq), self._next(source))
+            reached = min(self._own.get(key, source.seq), self._next(source), progress.gaps.get(key, source.seq))
             found[key] = reached if oldest is None else min(reached, oldest - 1)
+        for _, source in self._sources():
+            if source.local and not is_logged(source):  # what waits of them goes along
+                found[shared_key(self._context, source)] = self._next(source)
         return found
 
-    def handed(self, state: NodeState) -> Points:
+    def handed(self, state: NodeState | None) -> Points:
         """By key, up to where events may have been handed over and are not done."""
         progress = self._sink._progress
-        assert progress is not None
+        if progress is None or state is None:
+            return {}
         found = {key: seq for key, seq in state.handed(self._sink.name).items() if key.startswith(LOGGED)}
         if progress.manual:
             for key, seq in progress._last.items():
@@ -120,14 +133,16 @@ class Standstill:
 
     def since(self) -> Points:
         """By key, from where on the state of its interest counts, where it has any."""
-        found: Points = {}
+        # Of sources that are not known here yet, as the token says that it came with.
+        found = dict(self._before_here) if all(each.epoch == 1 for each in self._sink._attachments.values()) else {}
         for attachment, source in self._sources():
             interest = attachment.entry.interest
             if interest is None or not interest.stateful:
                 continue
             if source.local:
                 if source.log is not None:
-                    found[self._key(source)] = attachment.points.get(source.number, ("", 0))[1]
+                    key, start = self._key(source), attachment.begins_with_state(source)
+                    found[key] = self._before_here.get(key, start) if attachment.epoch == 1 else start
             elif source.rereads and source.reached is not None:
                 start = source.reached.since.get(source._stream_of(attachment))
                 if start is not None:
@@ -171,7 +186,7 @@ def _first(letter: Any) -> int:
     return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
 
 
-def described(subscription: Subscription, id: bytes, node: str, still: Standstill, state: NodeState) -> SinkMove:
+def described(subscription: Subscription, id: bytes, node: str, still: Standstill, state: NodeState | None) -> SinkMove:
     """What a token says of a sink that stands still."""
     asked, options = subscription._asked[0], subscription._options
     pattern = isinstance(asked.target, Pattern)
@@ -186,7 +201,7 @@ def described(subscription: Subscription, id: bytes, node: str, still: Standstil
             where = f"@{interest.origin.name}/{interest.origin.version}"
         else:
             program = interest.dumps()
-    assert isinstance(options.delivery, Reliable)
+    delivery = options.delivery
     return SinkMove(
         id,
         node,
@@ -196,11 +211,12 @@ def described(subscription: Subscription, id: bytes, node: str, still: Standstil
         program,
         params,
         None if options.zones is None else sorted(options.zones),
-        options.delivery.acknowledge == "manual",
+        isinstance(delivery, Reliable) and delivery.acknowledge == "manual",
         options.order,
         still.positions(),
         still.handed(state),
         still.since(),
+        "durable" if delivery.durable else delivery.name,
     )
 
 

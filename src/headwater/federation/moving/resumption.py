@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import Pattern, is_pattern
-from headwater.channel.options.delivery import Reliable
+from headwater.channel.options.delivery import Reliable, check_delivery
 from headwater.channel.options.subscribe import Asked, make_options
 from headwater.channel.subscription import Subscription
 from headwater.errors import SubscriptionError
@@ -15,7 +15,10 @@ from headwater.interest import as_event_type
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.options.delivery import Delivery
     from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.routing.letter import Chunk, Letter
+    from headwater.channel.routing.route import Ready
     from headwater.federation.arrive.log_positions import LogPositions
     from headwater.federation.demand.demand import Demands
     from headwater.federation.peers.table import Peers
@@ -46,9 +49,9 @@ class Whereabouts:
         return self._positions.has_left(key.partition(" ")[0])
 
     def begin(self, attachment: Attachment, move: SinkMove, *, new: bool) -> None:
-        """The state of an interest that runs at sources counts from where it did, unless others here have it too."""
+        """The state of an interest that runs at sources counts from where it did; it is nobody else's."""
         entry, channel = attachment.entry, attachment.channel
-        if entry.interest is None or not entry.interest.stateful or len(list(entry.members)) > 1:
+        if entry.interest is None or not entry.interest.stateful:
             return
         tag = self._demands.tag(channel.name, entry)
         for key, start in move.since.items():
@@ -59,29 +62,86 @@ class Whereabouts:
 
 
 class Resumed(Subscription[Any]):
-    """A durable subscription that goes on where it was, at another node or earlier at this one, while others here have
-    had events of the same sources since. It is held until it is in force everywhere; then logs are asked for what it
-    has missed."""
+    """A subscription that goes on where it was, at another node; or a durable one, earlier at this one, while others
+    here have had events of the same sources since. It is held until it is in force everywhere; then logs are asked for
+    what it has missed."""
 
     def __init__(self, *given: Any) -> None:
         *usual, move, positions, handed, whereabouts = given
         self._move: SinkMove | None = move  # None: it was at this node
         self._whereabouts: Whereabouts = whereabouts
+        # By key, from where on the state of its first interest counts with logged sources: earlier than it is here.
+        self.since: dict[str, int] = {} if move is None else dict(move.since)
         super().__init__(*usual)
-        assert self._progress is not None
+        self._floors: set[tuple[Attachment, str]] = set()
+        self.begins_by_itself = False
+        # Nothing is lost until it is its own, and nobody waits: it may be in the way of what says that it is in force.
+        self._arriving = move is not None
+        self._pause(ARRIVING, lenient=move is not None)
+        if self._progress is None:
+            return
+        self._progress.goes_on(positions, handed, exact=move is not None, since=dict(self.since))
+
+    def _entering(self) -> None:
+        """Not before: while it read its past from this node's own log another one may have been first."""
+        super()._entering()
+        if self._progress is None:
+            return
         channels = [channel for channel in self.node.channels() if any(each.wants(channel) for each in self._asked)]
-        new = all(map(whereabouts.is_new, channels)) and not isinstance(self._asked[0].target, Pattern)
+        new = all(map(self._whereabouts.is_new, channels)) and not isinstance(self._asked[0].target, Pattern)
         self.begins_by_itself = new  # what it has missed comes with its first events, and is not asked for
-        self._progress.goes_on(positions, handed, exact=move is not None, rereads=not new)
-        self._pause(ARRIVING)
+        if not new:
+            self._progress.rereads()
 
     def _began(self, attachment: Attachment) -> None:
         super()._began(attachment)
         if self._move is not None:
             self._whereabouts.begin(attachment, self._move, new=self.begins_by_itself)
 
+    def hold_back(self) -> None:
+        """It takes long: there is no more room than it says, and what finds none is dropped."""
+        with self._holding:
+            if self.paused == ARRIVING:
+                self._mailbox.hold()
+
+    def begins_after(self, ends: Mapping[tuple[str, str], int]) -> None:
+        """By channel and key, up to where it has had all of sources of other nodes: what of that still comes is not for
+        it. It is held."""
+        for (channel, _), attachment in self._attachments.items():
+            for (name, key), end in ends.items():
+                if name == channel.name:
+                    attachment.floors[key], attachment.quick = end, None
+                    self._floors.add((attachment, key))
+        self._mailbox.trouble(bool(self._floors))  # it hears of each event
+
+    def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        super()._arrive(attachment, letter, ready)
+        if self._floors:
+            self._has_passed(attachment, letter.source.position_key or "", letter.seq)
+
+    def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+        super()._arrive_chunk(attachment, chunk, ready)
+        if self._floors:
+            self._has_passed(attachment, chunk.source.position_key or "", int(chunk.seqs[-1]))
+
+    def _has_passed(self, attachment: Attachment, key: str, seq: int) -> None:
+        if (attachment, key) in self._floors and seq > attachment.floors.get(key, 0):
+            self._floors.discard((attachment, key))
+            attachment.floors.pop(key, None)
+            if not attachment.floors:
+                attachment.quick = attachment._quick
+            if not self._floors:
+                self._mailbox.trouble(False)
+
+    def takes_over(self) -> None:
+        """What waited at its old node is fetched: publishers of this one wait for it as for any that is slow."""
+        with self._holding:
+            if self.paused == ARRIVING:
+                self._mailbox.hold(slowed=True)
+
     def arrived(self) -> None:
         """It goes on; what it has missed is asked for."""
+        self._arriving = False
         self._let_go(ARRIVING)
 
 
@@ -109,7 +169,14 @@ def wanted(node: Any, move: SinkMove, handler: Any, given: Mapping[str, Any]) ->
             where = where.given(unpack_params(move.params)) if move.params is not None else where
         else:
             where = unpack_interest(move.program, move.params)
-    delivery = Reliable(durable=True, acknowledge="manual" if move.manual else "return")
+    delivery: Delivery
+    match move.delivery:
+        case "durable":
+            delivery = Reliable(durable=True, acknowledge="manual" if move.manual else "return")
+        case "reliable" | "best_effort":
+            delivery = check_delivery(move.delivery, handler)
+        case _:
+            raise SubscriptionError(f"resume: expected a delivery that this version knows, found {move.delivery!r}")
     made = make_options(node.config, handler, delivery=delivery, zones=move.zones, order=move.order, **options)  # type: ignore[arg-type]
     return Asked(target, where, params, None if type is None else as_event_type(type)), made
 

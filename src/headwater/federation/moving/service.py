@@ -2,7 +2,10 @@
 
     leave    it stands still; that it is on its way is written; then there is a token
     claim    who shows the token, and may, gets it: that is written before it is told
-    resume   at the other node: subscribed, and held; claimed; in force at all sources; then it goes on
+    resume   at the other node: subscribed, and held; claimed; in force at all sources; what waited at the old node,
+             and is in no log, fetched; then it goes on
+
+Of durable sinks it is written in the node's state; of others in memory, as long as the process lasts: so do they.
 
 Whoever crashes at whatever point: the sink goes on where it was, or it is claimed and goes on at the other node when
 that asks again, but never at both.
@@ -12,9 +15,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -22,40 +26,38 @@ from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.queues.position_keys import LOGGED
 from headwater.channel.services import Service
 from headwater.channel.subscription import Subscription
-from headwater.errors import ConfigError, FederationError, HeadwaterError, SubscriptionError, Unreachable
+from headwater.errors import ConfigError, SubscriptionError
+from headwater.federation.moving.answering import Answering
+from headwater.federation.moving.arrival import Arrival, InForce
 from headwater.federation.moving.departure import Standstill, check_movable, described
-from headwater.federation.moving.resumption import Resumed, Whereabouts, wanted
-from headwater.federation.moving.token import make_token, read_token
-from headwater.federation.peers.request_registry import Postponed
+from headwater.federation.moving.handover import TAKE_SECONDS, Handover, end_here, has_unlogged
+from headwater.federation.moving.registers import Registers
+from headwater.federation.moving.resumption import Resumed, Whereabouts
+from headwater.federation.moving.token import make_token
 from headwater.federation.security.rules import Rule
-from headwater.federation.wire.move_requests import ID_BYTES, ClaimMove, MoveClaimed
-from headwater.federation.wire.requests import Accepted
+from headwater.federation.wire.move_requests import ID_BYTES, ClaimMove, FetchWaiting, MoveClaimed, WaitingPage
 from headwater.services.moving.register import MoveRegister
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.options.subscribe import Asked, Options
-    from headwater.channel.routing.contract import RoutedChannel
     from headwater.federation.context import Context
+    from headwater.federation.interests.channel_discovery import ChannelDiscovery
+    from headwater.federation.moving.marks import Marks
     from headwater.federation.peers.dialogue import Dialogue
-    from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.request_registry import Caller
     from headwater.federation.peers.table import Peers
-    from headwater.federation.wire.move_requests import SinkMove
-    from headwater.federation.wire.requests import Reply
+    from headwater.federation.security.rules import Principal
 
 log = logging.getLogger("headwater.federation")
 MOST_SECONDS = 7 * 86_400.0  # for which a token is good
 RETRY_SECONDS = 0.1
-SOON_SECONDS = 0.02  # between two looks whether what was asked for is in force
-CLAIM_SECONDS = 3.0  # for which one answer is waited for, before it is asked again
-ERROR_CHARACTERS = 2000
 LEAVING = "it is on its way to another node"
-InForce = Callable[[Iterable["RoutedChannel"]], bool]
 
 
 class Moving(Service):
-    """Of one node. `in_force`: whether all that is wanted of channels is taken up by the nodes that are there."""
+    """Of one node. `in_force`: whether all that is wanted of channels is taken up by the nodes that are there. `want`:
+    have them asked at once for what is wanted of a channel now."""
 
     name = "moving"
     kind = Resumed
@@ -68,28 +70,19 @@ class Moving(Service):
         dialogue: Dialogue,
         whereabouts: Whereabouts,
         in_force: InForce,
+        want: Callable[[Any], None],
+        marks: Marks,
+        channels: ChannelDiscovery,
     ) -> None:
-        self._node, self._context, self._peers, self._dialogue = node, context, peers, dialogue
-        self._whereabouts, self._in_force = whereabouts, in_force
-        self._register: MoveRegister | None = None
-        self._opening = threading.Lock()
+        self._node, self._context, self._whereabouts = node, context, whereabouts
+        self._marks, self._answering = marks, Answering(context)
+        self.registers = Registers(node)
+        self.arrival = Arrival(self, node, context, peers, dialogue, whereabouts, in_force, want, marks, channels)
+        self._numbers = count(1)
         self._had: set[str] = set()  # names of durable subscriptions of this life
-        self._leaving: dict[str, tuple[Subscription[Any], Standstill]] = {}  # by name: held here until they are claimed
-        self.left = self.came = self.refused = self.expired = 0
-
-    @property
-    def register(self) -> MoveRegister:
-        """Opened when it is first needed."""
-        with self._opening:
-            if self._register is None:
-                state = self._node.state
-                if state is None:
-                    raise SubscriptionError(
-                        f"node {self._node.name!r}: expected a node with state, for what moves is kept there, found "
-                        'one without; give it a file, Node(state="lab.state"), or ":memory:"'
-                    )
-                self._register = MoveRegister(state)
-            return self._register
+        self._leaving: dict[str, Departure] = {}  # by name in the register: held here until they are claimed
+        self._handovers: dict[bytes, Handover] = {}  # by id of the move: what waits for those that are
+        self.left = self.came = self.refused = self.expired = self.lost = 0
 
     # ── leaving ──
 
@@ -100,26 +93,25 @@ class Moving(Service):
         if seconds > MOST_SECONDS:
             raise SubscriptionError(f"move: lasts: expected at most {MOST_SECONDS:,.0f} seconds, found {seconds:,.0f}")
         check_target(to)
-        register, id = self.register, secrets.token_bytes(ID_BYTES)
-        assert self._node.state is not None
-        if subscription._progress is not None and subscription._progress.fenced is not None:
-            raise SubscriptionError(f"move: subscription {subscription.name!r}: {subscription._progress.fenced}")
-        still = Standstill(subscription, LEAVING)
+        if subscription._fenced is not None:
+            raise SubscriptionError(f"move: subscription {subscription.name!r}: {subscription._fenced}")
+        durable = subscription._options.delivery.durable
+        register, id = self.registers.of(durable=durable), secrets.token_bytes(ID_BYTES)
+        # A name may be used again for another sink, once one that is not durable has left.
+        name = subscription.name if durable else f"{subscription.name} ({next(self._numbers)})"
+        still = Standstill(self._context, subscription, LEAVING)
         still.reach()
         try:
-            token = make_token(
-                self._context,
-                subscription.name,
-                described(subscription, id, self._context.id, still, self._node.state),
-            )
-            self._leaving[subscription.name] = subscription, still
+            move = described(subscription, id, self._context.id, still, self._node.state if durable else None)
+            token = make_token(self._context, subscription.name, move)
+            self._leaving[name] = Departure(subscription, still, register)
             channels = [channel.name for channel, _ in subscription._attachments]
-            register.begin(id, subscription.name, channels, to, self._now() + round(seconds * 1e9))
+            register.begin(id, name, channels, to, self._now() + round(seconds * 1e9))
         except BaseException:
-            self._leaving.pop(subscription.name, None)
+            self._leaving.pop(name, None)
             still.undo()
             raise
-        self._node._timers.call_after(seconds, partial(self._look, subscription.name))
+        self._node._timers.call_after(seconds, partial(self._look, name))
         return token
 
     def _now(self) -> int:
@@ -130,12 +122,12 @@ class Moving(Service):
         found = self._leaving.get(name)
         if found is None or self._node.closed:
             return
-        fence = self.register.enter(name, self._now())
+        fence = found.register.enter(name, self._now())
         if fence is None:
             if self._leaving.pop(name, None) is not None:
                 self.expired += 1
-                log.warning("subscription %r goes on: nobody has taken it up in time", name)
-                found[1].undo()
+                log.warning("subscription %r goes on: nobody has taken it up in time", found.subscription.name)
+                found.still.undo()
         elif fence.until:  # the clock has gone back
             self._node._timers.call_after(
                 max(RETRY_SECONDS, (fence.until - self._now()) / 1e9), partial(self._look, name)
@@ -145,7 +137,7 @@ class Moving(Service):
         """Raise if a durable subscription of that name is not to go on here."""
         if name is None or self._node.state is None:
             return
-        fence = self.register.enter(name, self._now())
+        fence = self.registers.durable.enter(name, self._now())
         if fence is not None:
             hint = (
                 "resume(token, handler) it, or wait" if fence.until else "or give the name up: node.forget_moved(name)"
@@ -156,38 +148,27 @@ class Moving(Service):
         """Give the name of a sink that has left up."""
         found = self._leaving.pop(name, None)
         if found is not None:
-            self._end(found[0])
-        return self.register.forget(name)
+            end_here(found.subscription)
+        return self._node.state is not None and self.registers.durable.forget(name)
 
     # ── who may have it ──
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
-        return ((ClaimMove, self._asked),)
+        return (
+            (ClaimMove, self._answering.by("moving", self._claimed, self._refused)),
+            (FetchWaiting, self._answering.by("waiting", self._fetched, self._refused)),
+            *self._marks.requests(),
+        )
 
-    def _asked(self, caller: Caller, request: ClaimMove) -> Postponed:
-        """It is written to the disk before it is answered, which takes a while."""
+    def posts(self) -> Iterable[tuple[str, Callable[..., Any]]]:
+        return self._marks.posts()
 
-        def begin(tell: Callable[[Reply], None]) -> None:
-            if not self._context.scheduler.work(answer, tell, on=f"moving/{caller.peer.id}"):
-                tell(Accepted(error="refused: the node is closing"))
+    def _refused(self, caller: Caller, error: Exception) -> None:
+        self.refused += 1
+        log.warning("node %s: %s is not given a sink: %s", self._node.name, caller.peer.name, error)
 
-        def answer(tell: Callable[[Reply], None]) -> None:
-            try:
-                tell(MoveClaimed(self._claimed(caller, request)))
-            except HeadwaterError as error:
-                self.refused += 1
-                log.warning("node %s: %s is not given a sink: %s", self._node.name, caller.peer.name, error)
-                tell(Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS]))
-
-        return Postponed(begin)
-
-    def _claimed(self, caller: Caller, request: ClaimMove) -> str:
-        if self._node.state is None:
-            raise SubscriptionError("it was never made here, or is long over")
-        terms = self.register.terms(request.id)
-        if terms is None:
-            raise SubscriptionError("it was never made here, or is long over")
-        target, channels = terms
+    def _claimed(self, caller: Caller, request: ClaimMove) -> MoveClaimed:
+        _, (target, channels) = self.registers.find(request.id)
         principal, peer = caller.principal, caller.peer
         fits = not target or Rule("**", target).concerns(principal)
         if not (fits or target == peer.id or (principal.how == "key" and target == peer.name)):
@@ -196,20 +177,59 @@ class Moving(Service):
             verdict = self._context.decisions.decide(principal, "subscribe", channel)
             if not verdict:
                 raise SubscriptionError(f"{channel}: {verdict.why}")
-        return self._give(request.id, peer.id, request.claimant)
+        return self.give(request.id, peer.id, request.claimant)
 
-    def _give(self, id: bytes, who: str, claimant: bytes) -> str:
-        """Written for good; then nothing of it is left here."""
-        sink = self.register.claim(id, who, claimant, self._now())
-        found = self._leaving.pop(sink, None)
+    def give(self, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
+        """Written for good; then nothing of it is left here, but what waits for it."""
+        register, _ = self.registers.find(id)
+        name = register.claim(id, who, claimant, self._now())
+        found = self._leaving.pop(name, None)
         if found is not None:
             self.left += 1
-            self._end(found[0])
-        return sink
+            sink = found.subscription
+            if not sink.cancelled and (register is self.registers.fleeting or has_unlogged(sink)):
+                self._handovers[id] = Handover(self._context, self._marks, id, sink, (who, claimant))
+            else:
+                end_here(sink)
+            self._node._timers.call_after(TAKE_SECONDS, partial(self._watch_handover, id, name, register))
+        return MoveClaimed(name, waits=id in self._handovers)
 
-    def _end(self, subscription: Subscription[Any]) -> None:
-        self._node._end_subscription(subscription, drain=False)
-        subscription._mailbox.close(drop=True)  # also of a sink that pulls
+    def _fetched(self, caller: Caller, request: FetchWaiting) -> WaitingPage:
+        return self.page(request, caller.peer.id, caller.principal)
+
+    def page(self, request: FetchWaiting, who: str, principal: Principal | None) -> WaitingPage:
+        """What waits for a sink that somebody has claimed; `principal` is None for this node itself."""
+        found = self._handovers.get(request.id)
+        if found is None or found.who != (who, request.claimant):
+            raise SubscriptionError("nothing waits for it here any more")
+        page = found.page(request.page, principal)
+        if found.over:
+            self._handovers.pop(request.id, None)
+        return page
+
+    def at_home(self, id: bytes, claimant: bytes) -> MoveClaimed:
+        """A sink goes on at the node that it was about to leave; what it was gives its name to what it will be."""
+        made = self.give(id, self._context.id, claimant)
+        found = self._handovers.get(id)
+        if found is not None:
+            self._node._rename(found.subscription, f"{found.subscription.name} ({next(self._numbers)})")
+        return made
+
+    def _watch_handover(self, id: bytes, name: str, register: MoveRegister) -> None:
+        """What nobody asks for is not kept for ever."""
+        found = self._handovers.get(id)
+        left = 0.0 if found is None else found.touched + TAKE_SECONDS - monotonic()
+        if found is not None and left > 0:
+            self._node._timers.call_after(left, partial(self._watch_handover, id, name, register))
+            return
+        if found is not None:
+            self._handovers.pop(id, None)
+            lost = found.give_up()
+            self.lost += lost
+            if lost:
+                log.warning("subscription %r has moved, and %d events that waited were not fetched", name, lost)
+        if register is self.registers.fleeting and not self._node.closed:
+            register.forget(name, "it was used, a while ago")
 
     # ── coming back ──
 
@@ -236,118 +256,48 @@ class Moving(Service):
 
     def back(self, made: Resumed) -> None:
         """It goes on as soon as it is in force; nobody waits for that."""
-        self._let_go(made, 0.0)
-
-    # ── coming ──
+        self.arrival.let_go(made, 0.0)
 
     def resume(
         self, token: str, handler: Any, name: str | None, timeout: float, options: Mapping[str, Any]
     ) -> Subscription[Any]:
         """Go on here with a sink of another node; FederationError says why not, and then nothing was changed here."""
-        end = monotonic() + check_seconds("resume: timeout", timeout)
-        sink, move = read_token(self._context, token)
-        try:
-            taken = self.register.taken(move.id)
-        except SubscriptionError as error:
-            raise FederationError(f"resume: the token of {sink!r}: {error}") from None
-        name = taken or name or sink
-        state = self._node.state
-        assert state is not None
-        positions, handed = dict(move.positions), dict(move.handed)
-        if taken is not None:
-            positions, handed = state.positions(taken), state.handed(taken)
-        elif self.register.namesake(name):
-            raise SubscriptionError(
-                f"resume: name: {name!r} is that of a durable subscription of this node, whose positions are kept; "
-                "give another: resume(token, handler, name=...)"
-            )
-        local = move.node == self._context.id
-        asked, made_options = wanted(self._node, move, handler, options)
-        if local and taken is None and sink in self._leaving:  # it has the name until then
-            self._at_home(sink, move)
-        made: Resumed = self._node._start(
-            Resumed, [asked], made_options, name, move if taken is None else None, positions, handed, self._whereabouts
-        )
-        try:
-            if taken is None:
-                if local:
-                    self._at_home(sink, move)
-                else:
-                    self._claim(sink, move, end)
-                self.register.take(move.id, name, positions, handed)
-        except BaseException:
-            made.cancel()
-            raise
+        made = self.arrival.resume(token, handler, name, timeout, options)
         self.came += 1
-        self._let_go(made, max(0.0, end - monotonic()))
         return made
-
-    def _at_home(self, sink: str, move: SinkMove) -> None:
-        try:
-            self._give(move.id, move.node, self.register.claimant)
-        except SubscriptionError as error:
-            raise FederationError(f"resume: the token of {sink!r}: {error}") from None
-
-    def _claim(self, sink: str, move: SinkMove, end: float) -> None:
-        """Ask the node that it was at, again and again: it may be away for a moment, or an answer be lost."""
-        problem = f"node {move.node} is not there"
-        while True:
-            peer = self._peer(move.node)
-            if peer is not None:
-                try:
-                    left = max(RETRY_SECONDS, min(CLAIM_SECONDS, end - monotonic()))
-                    self._dialogue.ask(peer, ClaimMove(move.id, self.register.claimant), left)
-                    return
-                except Unreachable as error:
-                    problem = str(error)
-            if monotonic() >= end or self._context.closing:
-                raise Unreachable(
-                    f"resume: {sink!r} cannot be had from the node that it was at: {problem}; try again with the same "
-                    "token when that is there"
-                )
-            moment = min(RETRY_SECONDS, max(0.0, end - monotonic()))
-            self._context.scheduler.until(lambda: self._context.closing, moment)
-
-    def _peer(self, id: str) -> Peer | None:
-        found = self._peers.get(id)
-        return found if found is not None and found.gone is None and found.exchange is not None else None
-
-    def _let_go(self, made: Resumed, timeout: float) -> None:
-        """Once it is in force at all sources that are there. What is not in time is waited for beside."""
-
-        def settled() -> bool:
-            return (
-                made.cancelled
-                or made.begins_by_itself
-                or self._in_force([channel for channel, _ in list(made._attachments)])
-            )
-
-        if self._context.scheduler.until(settled, timeout):
-            made.arrived()
-            return
-        if timeout:
-            log.warning("subscription %r has moved here, and waits for nodes that have not answered yet", made.name)
-
-        def look() -> None:
-            if settled():
-                made.arrived()
-            elif not self._context.closing:
-                self._context.scheduler.later(SOON_SECONDS, look)
-
-        self._context.scheduler.later(SOON_SECONDS, look)
 
     # ── with the node ──
 
     def report(self) -> Mapping[str, Any]:
         """Sinks that are on their way, where others have gone, and how many came, left or were refused."""
-        if self._register is None:
+        found = self.registers.report()
+        if found is None:
             return {}
         counts = {"left": self.left, "came": self.came, "refused": self.refused, "expired": self.expired}
-        return {**self._register.report(), **counts}
+        return {**found, **counts, "handing over": len(self._handovers), "not fetched": self.lost}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._handovers)
+
+    def drain(self, until: float) -> None:
+        """What waits for others is fetched, if they do."""
+        self._context.scheduler.until(lambda: not self._handovers, max(0.0, until - monotonic()))
 
     def stop(self) -> None:
         """What is on its way stays so, in the state."""
         self._leaving.clear()
+        self._handovers.clear()
+        self.registers.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A sink that is held until it is claimed."""
+
+    subscription: Subscription[Any]
+    still: Standstill
+    register: MoveRegister
 
 
 def check_target(to: object) -> None:

@@ -15,10 +15,11 @@ from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ChannelError, FederationError, SubscriptionError, Unreachable
-from headwater.federation.arrive.deeds import node_of
+from headwater.federation.arrive.deeds import Deeds
 from headwater.federation.moving.source_past import append_page
 from headwater.federation.moving.token import verified_token
-from headwater.federation.wire.control import MAX_DEEDS
+from headwater.federation.wire.control import MAX_DEEDS, SourceAd
+from headwater.federation.wire.kinds import MAX_SEQ
 from headwater.federation.wire.requests import unpack_interest, unpack_type
 from headwater.federation.wire.source_move_requests import (
     ClaimSource,
@@ -67,7 +68,7 @@ class SourceArrival:
         positions: LogPositions,
     ) -> None:
         self._node, self._context, self._peers, self._dialogue = node, context, peers, dialogue
-        self._demands, self._positions = demands, positions
+        self._demands, self._positions, self._deeds = demands, positions, Deeds(context)
 
     def resume(
         self, register: SourceRegister, past: HandedPast | None, token: str, timeout: float, options: Mapping[str, Any]
@@ -85,11 +86,14 @@ class SourceArrival:
         if past is not None and move.home:
             claimed = self._fetched(register, past, channel, move, end)
         else:
-            claimed = self._asked(move, ClaimSource(move.id, register.claimant), SourceClaimed, end)
+            claimed = self._claimed(register, move, 0, end)
         if claimed.home != move.home or len(claimed.deeds) > MAX_DEEDS:
             raise FederationError(f"{PLACE}: {move.source!r}: expected the source of the token, found another")
+        if claimed.home:
+            said = SourceAd(0, move.source, move.channel, log=PLACE, home=claimed.home, term=claimed.term)
+            self._deeds.check(self._node.name, said, claimed.deeds)  # else nobody would hear it
         cut = Cut(claimed.home, claimed.term, claimed.upto, claimed.stamp)
-        register.take(move.id, move.channel, move.source, Arrival(cut, self._deeds(register, move, claimed)))
+        register.take(move.id, move.channel, move.source, Arrival(cut, tuple(claimed.deeds)))
         if cut.home and channel.derived:
             self._await_end(channel, cut.home, end)
         made = self._made(channel, move, options)
@@ -142,7 +146,8 @@ class SourceArrival:
             mine = logs.opened(channel.name, channel.type)
             before = register.arrival(channel.name, name)
             own = key_of(self._node.name, mine.id, name)
-            if mine.last(name) and move.home not in (own, None if before is None else before.cut.home):
+            known = own, None if before is None else before.cut.home, register.claiming(channel.name, name)
+            if mine.last(name) and move.home not in known:
                 raise FederationError(
                     f"{PLACE}: source {name!r}: the log of {channel.name} here has events of another one of that name; "
                     "give that one, or this, another name"
@@ -166,7 +171,9 @@ class SourceArrival:
     def _fetched(
         self, register: SourceRegister, past: HandedPast, channel: Channel[Any], move: SourceMove, end: float
     ) -> SourceClaimed:
-        """Most of its past while it still publishes there; then it is claimed, and the rest comes."""
+        """Most of its past while it still publishes there; then it is claimed, and the rest comes. It is asked for once
+        that node is there: nobody else waits for that here."""
+        self._asked(move, FetchPast(move.id, MAX_SEQ), PastPage, end)
         with past.opened(channel.name, channel.type) as copy:
             after, patience, left = copy.last(move.home), ROUNDS, 1 << 62
             while patience:
@@ -176,7 +183,7 @@ class SourceArrival:
                     break
                 patience = ROUNDS if page.last - after < left else patience - 1
                 left = min(left, page.last - after)
-            claimed = self._asked(move, ClaimSource(move.id, register.claimant, after), SourceClaimed, end)
+            claimed = self._claimed(register, move, after, end)
             if claimed.rows:
                 append_page(copy, move.home, claimed.rows, after, claimed.upto)
                 after = max(after, copy.last(move.home))
@@ -188,6 +195,18 @@ class SourceArrival:
             if copy.settings.sync == "publish":
                 copy.sync()
             return claimed
+
+    def _claimed(self, register: SourceRegister, move: SourceMove, after: int, end: float) -> SourceClaimed:
+        """That it may be here is written before it is claimed, while it still publishes there: after a power cut it is
+        not taken for another one of that name."""
+        register.claims(move.id, move.channel, move.source, move.home)
+        try:
+            return self._asked(move, ClaimSource(move.id, register.claimant, after), SourceClaimed, end)
+        except Unreachable:
+            raise
+        except FederationError:
+            register.refused(move.id)
+            raise
 
     def _append(self, copy: Any, move: SourceMove, rows: bytes, after: int, upto: int) -> int:
         if rows and upto <= after:
@@ -223,15 +242,6 @@ class SourceArrival:
         there = [each for each in self._peers.everyone() if each.gone is None and each.exchange is not None]
         named = next((each for each in there if each.name == name), None)
         return next((each for each in there if each.id == id), named)
-
-    def _deeds(self, register: SourceRegister, move: SourceMove, claimed: SourceClaimed) -> tuple[bytes, ...]:
-        """What proves that it may be here: what proved it the last time, if it was here before."""
-        if node_of(move.home) == self._node.name:
-            return ()
-        before = register.arrival(move.channel, move.source)
-        if before is not None and before.cut.home == claimed.home and before.deeds:
-            return before.deeds
-        return tuple(claimed.deeds)
 
     # ── it goes on ──
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -63,17 +62,12 @@ class SourceDeparture:
     ) -> None:
         self._context, self._peers, self._demands, self._positions = context, peers, demands, positions
         self.multicast = multicast
-        self._turn = threading.Lock()  # one claim at a time
 
     def cut(self, register: SourceRegister, id: bytes, source: Source, who: str, claimant: bytes) -> Cut | None:
         """Have somebody go on with it; None if it is closed by now. Publishers wait meanwhile; if it cannot be written
         it goes on here as before."""
-        with self._turn:
-            return (
-                self._cut_logged(register, id, source, who, claimant)
-                if source.log is not None
-                else self._cut_drained(register, id, source, who, claimant)
-            )
+        cut = self._cut_drained if source.log is None else self._cut_logged
+        return cut(register, id, source, who, claimant)
 
     def _cut_logged(self, register: SourceRegister, id: bytes, source: Source, who: str, claimant: bytes) -> Cut | None:
         log = source.log

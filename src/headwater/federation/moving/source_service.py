@@ -22,17 +22,18 @@ import msgspec
 
 from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.services import Service
-from headwater.errors import HeadwaterError, SubscriptionError
-from headwater.federation.arrive.deeds import Deeds, node_of
-from headwater.federation.moving.service import ERROR_CHARACTERS, MOST_SECONDS, check_target
+from headwater.errors import SubscriptionError
+from headwater.federation.arrive.deeds import Deeds, leading_to
+from headwater.federation.moving.answering import Answering, Later
+from headwater.federation.moving.service import MOST_SECONDS, check_target
 from headwater.federation.moving.source_arrival import KIND, PREFIX, SourceArrival
 from headwater.federation.moving.source_departure import SourceDeparture, check_movable, home_of
 from headwater.federation.moving.source_past import EarlierEvents, page_of
 from headwater.federation.moving.token import signed_token
-from headwater.federation.peers.request_registry import Postponed
 from headwater.federation.security.rules import Rule
+from headwater.federation.wire.control import MAX_DEEDS
 from headwater.federation.wire.move_requests import ID_BYTES
-from headwater.federation.wire.requests import Accepted, pack_type
+from headwater.federation.wire.requests import pack_type
 from headwater.federation.wire.source_move_requests import (
     ClaimSource,
     FetchPast,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.federation.context import Context
     from headwater.federation.peers.request_registry import Caller
-    from headwater.federation.wire.requests import Reply
     from headwater.services.moving.source_register import Cut, Terms
     from headwater.store.log.handed_past import HandedPast
 
@@ -64,7 +64,7 @@ class MovingSources(Service):
         self._node, self._context, self._departure, self._arrival = node, context, departure, arrival
         self._register: SourceRegister | None = None
         self._opening = threading.Lock()
-        self._deeds = Deeds(context)
+        self._deeds, self._answering = Deeds(context), Answering(context)
         self._past: HandedPast | None = None
         if node._logs is not None:
             from headwater.store.log.handed_past import HandedPast  # late: a node without a log needs none of it
@@ -125,6 +125,11 @@ class MovingSources(Service):
                 f"source {name!r} of {channel}: it has moved to {who}, and goes on there; have it moved back, or give "
                 "this one another name"
             )
+        if self.register.claiming(channel, name) is not None:
+            raise SubscriptionError(
+                f"source {name!r} of {channel}: it was about to come here from another node, and may have; "
+                "resume_source with the same token goes on with it, or give this one another name"
+            )
         arrived = self.register.arrival(channel, name)
         if arrived is None:
             return
@@ -156,27 +161,14 @@ class MovingSources(Service):
     # ── who may have it ──
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
-        return ((FetchPast, self._answered(self._fetched)), (ClaimSource, self._answered(self._claimed)))
+        return (
+            (FetchPast, self._answering.by("moving", self._fetched, self._refused)),
+            (ClaimSource, self._answering.by("moving", self._claimed, self._refused)),
+        )
 
-    def _answered(self, answer: Callable[[Caller, Any], Reply]) -> Callable[[Caller, Any], Postponed]:
-        """Files are read, or written to the disk, before it is answered, which takes a while."""
-
-        def asked(caller: Caller, request: Any) -> Postponed:
-            def begin(tell: Callable[[Reply], None]) -> None:
-                if not self._context.scheduler.work(work, tell, on=f"moving/{caller.peer.id}"):
-                    tell(Accepted(error="refused: the node is closing"))
-
-            def work(tell: Callable[[Reply], None]) -> None:
-                try:
-                    tell(answer(caller, request))
-                except (HeadwaterError, OSError) as error:
-                    self.refused += 1
-                    log.warning("node %s: %s is not given a source: %s", self._node.name, caller.peer.name, error)
-                    tell(Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS]))
-
-            return Postponed(begin)
-
-        return asked
+    def _refused(self, caller: Caller, error: Exception) -> None:
+        self.refused += 1
+        log.warning("node %s: %s is not given a source: %s", self._node.name, caller.peer.name, error)
 
     def _terms(self, caller: Caller, id: bytes) -> Terms:
         """Of the move that a token is for, if it is for who shows it."""
@@ -203,7 +195,7 @@ class MovingSources(Service):
         now = self.register.terms(id) or terms  # another one may have been quicker
         if now.who:
             return SubscriptionError(f"it was used: {now.who} goes on with {terms.source!r}; have that one move it")
-        return SubscriptionError(f"{terms.source!r} is not open there; try again when it is")
+        return Later(f"{terms.source!r} is not open there")  # a program that was started again makes it soon
 
     def _fetched(self, caller: Caller, request: FetchPast) -> PastPage:
         terms = self._terms(caller, request.id)
@@ -236,6 +228,11 @@ class MovingSources(Service):
             self.register.check(request.id, self._node._stamp())
             source = self._open(request.id, terms)
             check_movable(source, self._departure.multicast)
+            if source.log is not None and len(self._led_here(terms, home_of(source))) >= MAX_DEEDS:
+                raise SubscriptionError(
+                    f"{terms.source!r} was at {MAX_DEEDS} other nodes on its way here, which is as many as may be; "
+                    "move it to one of those"
+                )
             cut = self._departure.cut(self.register, request.id, source, who, request.claimant)
             if cut is None:
                 raise self._not_open(request.id, terms)
@@ -247,11 +244,12 @@ class MovingSources(Service):
         return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows)
 
     def _deeds_of(self, terms: Terms, cut: Cut, who: str) -> list[bytes]:
-        """What led here, and from here to the next: none for where it began."""
-        if node_of(cut.home) == who:
-            return []
+        """What led here, and from here to the next."""
+        return [*self._led_here(terms, cut.home), self._deeds.sign(cut.home, cut.term, who)]
+
+    def _led_here(self, terms: Terms, home: str) -> tuple[bytes, ...]:
         arrived = self.register.arrival(terms.channel, terms.source)
-        return [*(() if arrived is None else arrived.deeds), self._deeds.sign(cut.home, cut.term, who)]
+        return () if arrived is None else leading_to(self._node.name, home, arrived.deeds)
 
     # ── coming ──
 

@@ -13,7 +13,7 @@ from headwater.federation.address_map import Group
 from headwater.federation.multicast.datagram import Datagram, node_number
 from headwater.federation.multicast.track import REPAIR_SECONDS, Track
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Announce, Barrier, Sent
+from headwater.federation.wire.control import Announce, Sent
 from headwater.federation.wire.kinds import BATCH, BODY, EVENT, EVENTS, GROUP, REBODY, RETOLD
 
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ class Hearing:
         if track is not None:
             track.ends()
 
-    def barrier_came(self, peer: Peer, message: Barrier, then: Callable[[], None]) -> None:
-        """Wishes are in force, once everything is here that was sent before that."""
-        sources = [each for each in list(peer.remote_sources.values()) if each.channel.name == message.channel]
+    def barrier_came(self, peer: Peer, channel: str, then: Callable[[], None]) -> None:
+        """Something was said behind events of a channel: it counts once everything is here that was sent before."""
+        sources = [each for each in list(peer.remote_sources.values()) if each.channel.name == channel]
         tracks = [track for each in sources if (track := _track(each)) is not None]
         left, lock = [len(tracks)], threading.Lock()
 

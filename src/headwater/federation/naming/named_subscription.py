@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from time import monotonic
@@ -175,17 +176,30 @@ class NamedSubscription:
 
     def change(self, where: Any = None, **what: Any) -> dict[str, int]:
         """Another interest, or other parameters, at all sources: in each federation at an exact point of each source.
-        Returned are the points, by source."""
+        Returned are the points, by source. Refused in one of them, it is changed back in the others."""
         with self._updating:
             if where is not None:
-                self._where = where
                 what["where"] = where
+            points: dict[str, int] = {}
+            changed: list[Any] = []
+            try:
+                for federation, subscription in self.parts.items():
+                    made = subscription.change(**what)
+                    changed.append(subscription)
+                    points.update({f"{source}@{federation}": point for source, point in made.items()})
+            except HeadwaterError:
+                before = {
+                    "where": "true" if self._where is None else self._where,
+                    "params": self._options.get("params"),
+                }
+                for subscription in changed:
+                    with suppress(HeadwaterError):
+                        subscription.change(**before)
+                raise
+            if where is not None:
+                self._where = where
             if "params" in what:
                 self._options["params"] = what["params"]
-            points: dict[str, int] = {}
-            for federation, subscription in self.parts.items():
-                made = subscription.change(**what)
-                points.update({f"{source}@{federation}": point for source, point in made.items()})
             return points
 
     def ready(self, timeout: float = 10.0) -> bool:

@@ -77,11 +77,16 @@ class Description:
     """Of one node. Reading it is thread-safe; one thread at a time may `renew` it."""
 
     def __init__(
-        self, context: Context, *, is_offered: Callable[[str], bool], streams: Callable[[], Sequence[str] | None]
+        self,
+        context: Context,
+        *,
+        is_offered: Callable[[str], bool],
+        streams: Callable[[], Sequence[str] | None],
+        session: Callable[[], str],
     ) -> None:
         """`is_offered`: whether a node that is there has sources of a channel; `streams`: where direct streams are
-        accepted, None if nowhere."""
-        self._context, self._is_offered, self._streams = context, is_offered, streams
+        accepted, None if nowhere; `session`: the id of Zenoh's."""
+        self._context, self._is_offered, self._streams, self._session = context, is_offered, streams, session
         self._lock = threading.Lock()
         self.version = EMPTY
         self.told: Ads = ({}, {}, frozenset())
@@ -193,6 +198,7 @@ class Description:
             router=context.network.router,
             columns=takes_columns(),
             names=True,
+            session=self._session(),
         )
 
     def state(self, principal: Principal, since: int = 0, after: Cursor | None = None) -> State:
@@ -239,6 +245,7 @@ class Description:
             router=context.network.router,
             columns=takes_columns(),
             names=True,
+            session=self._session(),
         )
 
     def _changed(

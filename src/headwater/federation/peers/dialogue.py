@@ -78,12 +78,12 @@ class Dialogue:
     # ── asking ──
 
     def ask(self, peer: Peer, request: Request, timeout: float = ANSWER_SECONDS) -> Any:
-        """A question to a peer, and its answer; Unreachable if there is none that is its own."""
+        """A question to a peer, and its answer; Unreachable if there is none that is its own, or not yet."""
         question = self.question(peer, request)
         answered = self._fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))
         answer = answered.reply
         if isinstance(answer, Accepted) and answer.error:
-            raise FederationError(f"node {peer.name}: {answer.error}")
+            raise (Unreachable if answer.later else FederationError)(f"node {peer.name}: {answer.error}")
         return answer
 
     def question(self, peer: Peer, request: Request) -> Question:

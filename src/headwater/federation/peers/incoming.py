@@ -159,7 +159,7 @@ class Incoming(Outgoing):
                 if groups is None:
                     self._on_barrier(message)
                 else:
-                    groups.hearing.barrier_came(self, message, partial(self._on_barrier, message))
+                    groups.hearing.barrier_came(self, message.channel, partial(self._on_barrier, message))
             case Sent() if groups is not None:
                 groups.hearing.sent(self, message)
             case Repair(source=sid, after=after, upto=upto) if groups is not None:

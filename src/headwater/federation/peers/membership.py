@@ -170,7 +170,7 @@ class Membership:
             if new:
                 peer.state = State(
                     card.node, card.incarnation, card.version, [], card.exchange, [], [], card.multicast, card.router,
-                    columns=card.columns, names=card.names,
+                    columns=card.columns, names=card.names, session=card.session,
                 )  # fmt: skip
                 peer.present, peer.gone = True, None
         self._fabric.vouch(card.node, card.incarnation)
@@ -192,7 +192,7 @@ class Membership:
         if peer.exchange is not None and peer.exchange != exchange:
             raise SecurityError(f"{peer.id} has two keys for what is only for it", "key", peer.id)
         peer.exchange, peer.principal = exchange, opened.principal
-        peer.columns, peer.names = said.columns, said.names
+        peer.columns, peer.names, peer.session = said.columns, said.names, said.session
 
     def _heard(self, answered: Answered) -> bool:
         """An answer to this node's card, or to its question for a state; whether there is more to ask for."""

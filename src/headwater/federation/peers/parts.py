@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.barriers import Barriers
     from headwater.federation.peers.post_registry import PostRegistry
     from headwater.federation.transport.sender import Pulse
-    from headwater.federation.wire.control import Announce, Barrier, Sent
+    from headwater.federation.wire.control import Announce, Sent
 
 
 class Registrar(Protocol):
@@ -60,8 +60,8 @@ class GroupReceiver(Protocol):
     def ends(self, peer: Any, sid: int) -> None:
         """No more of a source comes by its group."""
 
-    def barrier_came(self, peer: Any, message: Barrier, then: Callable[[], None]) -> None:
-        """Wishes are in force, once everything is here that was sent before that."""
+    def barrier_came(self, peer: Any, channel: str, then: Callable[[], None]) -> None:
+        """Something was said behind events of a channel: it counts once everything is here that was sent before."""
 
 
 class MulticastPort(Protocol):

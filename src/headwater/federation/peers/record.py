@@ -48,6 +48,7 @@ class PeerRecord:
         self.pages: State | None = None  # of its state, as far as they have come
         self.state_bytes = self.pages_bytes = 0  # of its state, and of those pages, at most
         self.pace = Pace()  # of questions what is new there
+        self.session = ""  # of Zenoh, as it says
         self.columns = True  # whether it takes rows as columns, and compressed frames
         self.names = False  # whether it takes interests by name
         self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})

@@ -195,7 +195,7 @@ class CatchUp:
             for first, last in wire.runs(numbers, times, some, tags, limit=BYTES, alone=True):
                 cut = slice(first, last)
                 if last - first == 1 and len(some[first]) > lane.largest:
-                    lane.too_large(len(some[first]))
+                    lane.too_large(len(some[first]), some[first])
                     continue
                 lane.number += 1
                 frame = wire.encode_events(

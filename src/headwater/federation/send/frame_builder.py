@@ -26,6 +26,7 @@ MAX_EVENTS = 4096  # events in a frame
 MAX_RECORD_BYTES = wire.MAX_FRAME - 64  # bytes of a record that a frame can take
 FEW_ROWS = 48  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
 
+TooLarge = Callable[[int, bytes | None], None]
 Frame = tuple[int, int, bytes]  # the number of its last event, how many events it has, and the frame
 
 
@@ -48,11 +49,12 @@ class Wants(Protocol):
 
 class FrameBuilder:
     """Makes frames, numbered from 1 without gaps. A lane is one, and knows what becomes of them; an event that no frame
-    can take goes to `too_large`, with its size: it cannot cross, and it must not keep others from it.
+    can take goes to `too_large`, with its size, and its record if it has one: it cannot cross, and it must not keep
+    others from it.
 
     Used by one thread at a time."""
 
-    def __init__(self, source: Source, wants: Wants, too_large: Callable[[int], None]) -> None:
+    def __init__(self, source: Source, wants: Wants, too_large: TooLarge) -> None:
         self.source, self.sid, self._wants, self._too_large = source, source.number, wants, too_large
         self.number = 0  # of the last frame
         self.sent = 0  # the last event that is in a frame
@@ -77,7 +79,7 @@ class FrameBuilder:
                 run = self._run(items, start)
                 start += len(run)
                 if len(run[0].record) > MAX_RECORD_BYTES:
-                    self._too_large(len(run[0].record))
+                    self._too_large(len(run[0].record), run[0].record)
                     continue
                 yield run[-1].seq, len(run), self._events(run)
             elif isinstance(item, Numbered):
@@ -156,7 +158,7 @@ class FrameBuilder:
         for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES, alone=True):
             part = slice(start, end)
             if (size := sum(map(len, records[part]))) > MAX_RECORD_BYTES:  # what one event has given
-                self._too_large(size)
+                self._too_large(size, records[start])
                 continue
             self.number += 1
             frame = wire.encode_events(
@@ -245,7 +247,7 @@ class FrameBuilder:
         try:
             return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain)
         except FrameError:
-            self._too_large(rows.nbytes)
+            self._too_large(rows.nbytes, None)
             return []
 
 

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headwater.channel.backlog.ring import Ring
@@ -460,8 +461,9 @@ class Lane(FrameBuilder):
             self.framed(seqs[part][-1], len(seqs[part]), frame, frames)
         return True
 
-    def too_large(self, size: int) -> None:
-        """An event that no frame can take: it cannot cross, and it must not keep others from it."""
+    def too_large(self, size: int, record: bytes | None) -> None:
+        """An event that no frame can take: it cannot cross, and it must not keep others from it. Who publishes may want
+        to know."""
         self.dropped += 1
         log.error(
             "%s: an event of %d bytes cannot go to node %s, and is dropped: expected at most %d bytes; make it smaller",
@@ -470,6 +472,9 @@ class Lane(FrameBuilder):
             self.peer.name,
             MAX_RECORD_BYTES,
         )
+        if record is not None and (tell := self.source.uncrossable) is not None:
+            scheduler, task = self.peer.scheduler, partial(tell, record, self.peer.name, MAX_RECORD_BYTES)
+            scheduler.later(0.0, partial(scheduler.work, task, on=f"too large/{self.source.id}"))
         self.settle(0)
 
     # ── what was sent ──

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from math import inf
@@ -121,13 +121,26 @@ class Contacts:
         with self._lock:
             return list(self._all)
 
-    def awaited(self) -> list[Contact]:
+    def awaited(self, enough: int | None = None) -> list[Contact]:
         """Those that were never reached, but for what is most likely another endpoint of a node that is: between two
-        nodes there is one connection. A client has one at a time altogether: one endpoint is enough for it."""
+        nodes there is one connection. A client has one at a time altogether: one endpoint is enough for it. None, if
+        as many were reached as are `enough`."""
         now = monotonic()
         with self._lock:
+            if enough is not None and sum(each.ever for each in self._all) >= min(enough, len(self._all)):
+                return []
             found = [each for each in self._all if not each.ever and not self._is_likely_other(each, now)]
             return [] if self._client and len(found) < len(self._all) else found
+
+    def unmet(self, sessions: Collection[str], since: float) -> list[Contact]:
+        """Those that are reached since a time, or later, and where the session is none of these: who is there has not
+        said anything yet."""
+        with self._lock:
+            found = [each for each in self._all if each.reached and each.since >= since]
+            return [each for each in found if not self._sessions_at(each) & set(sessions)]
+
+    def _sessions_at(self, contact: Contact) -> set[str]:
+        return {session for session, _, far in self._links if contact.at(far)}
 
     # ── connections, in threads of Zenoh ──
 
@@ -175,8 +188,13 @@ class Contacts:
 
     def _beside(self, contact: Contact) -> str | None:
         """Where else at the host of an endpoint a node is reached."""
-        found = (far for _, near, far in self._links if self._dialled(near) and far[1] in contact.hosts)
-        return next((f"{host}:{port}" for _, host, port in found), None)
+        unix = contact.endpoint.unix  # whose sockets are all of one host
+        found = (
+            far
+            for _, near, far in self._links
+            if self._dialled(near) and (far[0] == "unix" if unix else far[1] in contact.hosts)
+        )
+        return next((host if protocol == "unix" else f"{host}:{port}" for protocol, host, port in found), None)
 
     def _dialled(self, near: Address | None) -> bool:
         """Whether this node has made a connection: it did so from a port at which it does not listen."""

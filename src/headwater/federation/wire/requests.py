@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -40,6 +41,7 @@ MAX_PRIORITY_BYTES = 65_536  # of a program that says how urgent an event is
 Zones = Annotated[list[Name], Meta(max_length=4096)]
 ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
 Lease = Annotated[float, Meta(gt=0, le=3600)]  # seconds
+KNOWN_TYPES = 64  # that are remembered as they are packed
 _ALL = "true"  # the program that carries a type
 # Beside a channel that a node sequences: the one with its events in their order, and what its sequencers say.
 ORDERED, ORDERING = ".ordered", ".ordering"
@@ -63,6 +65,9 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     source: Annotated[int, Meta(ge=-1)] = -1
 
 
+SessionId = Annotated[str, Meta(max_length=64)]
+
+
 class Card(msgspec.Struct, frozen=True):
     """What a node says of itself to everybody: which run of it this is, and the key to write to it with."""
 
@@ -74,6 +79,7 @@ class Card(msgspec.Struct, frozen=True):
     router: bool = False
     columns: bool = True  # it takes rows as columns, and compressed frames; else records only
     names: bool = False  # it takes interests by name
+    session: SessionId = ""  # of Zenoh, as others see it at the end of a connection
 
 
 class State(msgspec.Struct, frozen=True, tag=True):
@@ -97,6 +103,7 @@ class State(msgspec.Struct, frozen=True, tag=True):
     restricted: bool = False  # there may be channels of which it is not told; the same whatever channels there are
     columns: bool = True  # as on its card
     names: bool = False  # as on its card
+    session: SessionId = ""  # as on its card
 
 
 class News(msgspec.Struct, frozen=True):
@@ -152,9 +159,10 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """Done, or what is wrong."""
+    """Done, or what is wrong; `later`: that may be over soon, and is to be asked for again."""
 
     error: str = ""
+    later: bool = False
 
 
 class Installed(msgspec.Struct, frozen=True, tag=True):
@@ -241,6 +249,7 @@ class Install(Request, frozen=True, tag=True):
     since: ByTag = {}
     # Durable sinks that have had events of them: nothing goes before they are there, or it has taken too long.
     known: Annotated[list[str], Meta(max_length=MAX_LIST)] = []
+    moved: Annotated[list[str], Meta(max_length=MAX_LIST)] = []  # and that have left the node: they are not waited for
     base: Number = 0  # 0: this is all
     packed: Annotated[bytes, Meta(max_length=MAX_PACKED)] = b""
     gone: Annotated[list[Tag], Meta(max_length=MAX_LIST)] = []  # wishes since `base`
@@ -415,6 +424,7 @@ def unpack_wishes(request: Install) -> list[Wish]:
     return [*request.wishes, *_unpack(_WISHES, data, "wishes")]
 
 
+@lru_cache(KNOWN_TYPES)
 def pack_type(type: EventType | None) -> bytes | None:
     """An event type as the input of a program that passes everything."""
     return None if type is None else serial.dumps(Interest(_ALL, type).program)

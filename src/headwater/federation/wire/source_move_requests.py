@@ -83,4 +83,4 @@ class DeedBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     to: Name  # the name of a node
 
 
-__all__ = ["PAGE_BYTES", "ClaimSource", "DeedBody", "FetchPast", "PastPage", "SourceClaimed", "SourceMove"]
+__all__ = ["MAX_PAGE", "PAGE_BYTES", "ClaimSource", "DeedBody", "FetchPast", "PastPage", "SourceClaimed", "SourceMove"]

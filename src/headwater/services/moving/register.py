@@ -157,16 +157,24 @@ class MoveRegister:
                 _end(write, rows[0][0], f"it has expired; {sink!r} goes on where it was")
         return self.fence(sink)
 
-    def forget(self, sink: str) -> bool:
+    def forget(self, sink: str, why: str = "") -> bool:
         """The name may be used anew: what was moved goes on where it is, and whatever has not been claimed is not
-        given out any more. Whether there was anything to forget."""
+        given out any more, and is told `why`. Whether there was anything to forget."""
         with self._tables.transaction(durable=True) as write:
             rows = list(write("SELECT number FROM moves WHERE sink = ? AND status <> ?", (sink, OVER)))
             for (number,) in rows:
-                _end(write, number, f"its node has given {sink!r} up")
+                _end(write, number, why or f"its node has given {sink!r} up")
             if rows:
                 write("DELETE FROM positions WHERE sink = ?", (sink,))
         return bool(rows)
+
+    def departed(self, channel: str) -> list[str]:
+        """Sinks of a channel that are on their way, or gone."""
+        rows = self._tables.read(
+            "SELECT sink FROM moves WHERE status <> ? AND instr(char(10) || channels || char(10), ?)",
+            (OVER, f"\n{channel}\n"),
+        )
+        return [str(sink) for (sink,) in rows]
 
     # ── where it goes ──
 
@@ -187,8 +195,9 @@ class MoveRegister:
         return self.fence(sink) is None and sink in self._state.sinks()
 
     def take(self, id: bytes, sink: str, positions: Mapping[str, int], handed: Mapping[str, int]) -> None:
-        """The sink goes on here, after these events of its sources; moves of it from here are over."""
-        with self._tables.transaction(durable=True) as write:
+        """The sink goes on here, after these events of its sources; moves of it from here are over. A power cut may
+        take that back until `settle`: then it is still claimed, and the same token brings it."""
+        with self._tables.transaction() as write:
             for (number,) in list(write("SELECT number FROM moves WHERE sink = ? AND status <> ?", (sink, OVER))):
                 _end(write, number, f"{sink!r} has come back since")
             write("DELETE FROM positions WHERE sink = ?", (sink,))
@@ -196,6 +205,11 @@ class MoveRegister:
                 write(_POSITION, (sink, source, positions.get(source, 0), handed.get(source, 0)))
             write("INSERT INTO moves_taken (digest, sink) VALUES (?, ?)", (digest_of(id), sink))
             write("DELETE FROM moves_taken WHERE number <= (SELECT max(number) FROM moves_taken) - ?", (MOST_TAKEN,))
+
+    def settle(self) -> None:
+        """All that was taken survives a power cut from here on."""
+        with self._tables.transaction(durable=True) as write:
+            write("DELETE FROM moves_taken WHERE number < 0")
 
     # ── what there is ──
 

@@ -53,6 +53,11 @@ SOURCE_MOVES = Tables(
             "PRIMARY KEY (channel, source))",
             "CREATE TABLE source_moves_taken (number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE)",
         ),
+        (
+            # Sources that are about to come, and may be here, for all that is known after a power cut.
+            "CREATE TABLE source_claims (channel TEXT NOT NULL, source TEXT NOT NULL, digest BLOB NOT NULL, "
+            "home TEXT NOT NULL, PRIMARY KEY (channel, source))",
+        ),
     ),
 )
 _encode = msgspec.msgpack.Encoder().encode
@@ -192,9 +197,31 @@ class SourceRegister:
         """Whether this node goes on with the source of a token already."""
         return bool(self._tables.read("SELECT 1 FROM source_moves_taken WHERE digest = ?", (digest_of(id),)))
 
+    def claims(self, id: bytes, channel: str, source: str, home: str) -> None:
+        """The source is about to be claimed: from here on it may be this node's. That survives a power cut, so that
+        nothing which is published here is forgotten to be its own."""
+        held = (digest_of(id), home)
+        if self._tables.read(
+            "SELECT digest, home FROM source_claims WHERE channel = ? AND source = ?", (channel, source)
+        ) == [held]:
+            return
+        with self._tables.transaction(durable=True) as write:
+            write("DELETE FROM source_claims WHERE channel = ? AND source = ?", (channel, source))
+            write("INSERT INTO source_claims VALUES (?, ?, ?, ?)", (channel, source, *held))
+
+    def refused(self, id: bytes) -> None:
+        """It is another's: what was claimed is not given."""
+        with self._tables.transaction() as write:
+            write("DELETE FROM source_claims WHERE digest = ?", (digest_of(id),))
+
+    def claiming(self, channel: str, source: str) -> str | None:
+        """The key of a source of that name that may be this node's, and has not arrived; "" if it is not logged."""
+        rows = self._tables.read("SELECT home FROM source_claims WHERE channel = ? AND source = ?", (channel, source))
+        return str(rows[0][0]) if rows else None
+
     def take(self, id: bytes, channel: str, source: str, arrival: Arrival) -> None:
         """The source goes on here; moves of it from here are over. A power cut may take that back until `settle`: then
-        it is still claimed, and the same token brings it."""
+        it is still claimed, here too, and the same token brings it."""
         cut = arrival.cut
         with self._tables.transaction() as write:
             rows = write(
@@ -203,6 +230,7 @@ class SourceRegister:
             )
             for (number,) in list(rows):
                 _end(write, number, f"{source!r} has come back since")
+            write("DELETE FROM source_claims WHERE channel = ? AND source = ?", (channel, source))
             write("DELETE FROM source_arrivals WHERE channel = ? AND source = ?", (channel, source))
             write(
                 "INSERT INTO source_arrivals (channel, source, home, term, upto, stamp, deeds) "

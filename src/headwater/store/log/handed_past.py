@@ -32,40 +32,49 @@ FOLDER = ".moved"
 
 
 class HandedPast:
-    """Of one node. One thread at a time writes; others may read meanwhile."""
+    """Of one node. One thread at a time writes the past of a channel; others may read meanwhile."""
 
     def __init__(self, settings: Log, node: str) -> None:
         self._settings = replace(settings, path=Path(settings.folder) / FOLDER, rest_seconds=0)
         self._node = node
-        self._writing = threading.Lock()
+        self._lock = threading.Lock()
+        self._writing: dict[str, threading.Lock] = {}  # by channel
+
+    def _turn(self, channel: str) -> threading.Lock:
+        with self._lock:
+            return self._writing.setdefault(channel, threading.Lock())
 
     @contextmanager
     def opened(self, channel: str, type: EventType | None) -> Iterator[ChannelLog]:
         """To write more of it. It is closed, and what was written synced, by a thread of its own: who has written it
         goes on. What waits there comes to rest when it is opened the next time."""
-        self._writing.acquire()
+        turn = self._turn(channel)
+        turn.acquire()
         try:
             found = ChannelLog.open(self._settings, channel, self._node, type)
         except BaseException:
-            self._writing.release()
+            turn.release()
             raise
         try:
             yield found
         except BaseException:
-            self._close(found)
+            self._close(found, turn)
             raise
-        Supervised(partial(self._close, found), f"headwater-{self._node}-past").start()
+        Supervised(partial(self._close, found, turn), f"headwater-{self._node}-past").start()
 
-    def _close(self, found: ChannelLog) -> None:
+    def _close(self, found: ChannelLog, turn: threading.Lock) -> None:
         try:
             found.close(until=0.0, why="")
         finally:
-            self._writing.release()
+            turn.release()
 
     def stop(self) -> None:
         """Return when nobody writes."""
-        with self._writing:
-            pass
+        with self._lock:
+            turns = list(self._writing.values())
+        for turn in turns:
+            with turn:
+                pass
 
     def scan(self, channel: str, key: str, after: int, upto: int, rows: int) -> Scan | None:
         """The events of a source, by its key, that were published elsewhere; None if there are none."""
