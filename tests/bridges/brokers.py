@@ -31,7 +31,7 @@ class Broker:
         self._settings.write_text(
             f"server_name: test\nlisten: 127.0.0.1:{self.nats_port}\n"
             f'jetstream {{ store_dir: "{folder / "streams"}", sync_interval: always }}\n'
-            f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port} }}\n"
+            f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port}, ack_wait: 2s }}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
         self.start()

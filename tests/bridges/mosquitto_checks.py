@@ -13,6 +13,8 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from headwater import Event, Node, u32
 from headwater.bridges.mapping import Mapping
@@ -66,10 +68,13 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 @pytest.fixture
 def device(broker: Mosquitto) -> Iterator[Any]:
     made = paho.Client(CallbackAPIVersion.VERSION2, client_id="device", protocol=MQTTProtocolVersion.MQTTv5)
-    made.heard = []
-    made.on_message = lambda client, data, message: made.heard.append(
-        (message.topic, bytes(message.payload), getattr(message.properties, "ContentType", None))
-    )
+    made.heard, made.messages = [], []
+
+    def came(client: Any, data: Any, message: Any) -> None:
+        made.messages.append(message)
+        made.heard.append((message.topic, bytes(message.payload), getattr(message.properties, "ContentType", None)))
+
+    made.on_message = came
     made.on_connect = lambda client, *_: client.subscribe("screens/#", 1)
     made.reconnect_delay_set(1, 1)
     made.connect_async("127.0.0.1", broker.port)
@@ -91,6 +96,36 @@ def joined(node: Node, broker: Mosquitto) -> MqttBridge:
     return made
 
 
+class Valve(Event):
+    name: str
+    open: bool
+    unit: str | None = None
+
+
+def test_fields_as_properties_of_version_5(broker: Mosquitto, device: Any) -> None:
+    with Node("hall") as node:
+        seen: Recorder[Valve] = Recorder()
+        node.channel("valves", Valve).subscribe(seen)
+        shown = node.channel("shown", Valve).source()
+        comes = Mapping("valves/{name}", "valves", payload="text:open", properties=("unit",), qos=2)
+        goes = Mapping("screens/{name}", "shown", direction="out", properties=("unit",), expiry=60, retain=True)
+        bridge = node.services.add(MqttBridge(node, f"127.0.0.1:{broker.port}", [comes, goes], version="5"))
+        eventually(lambda: bridge.is_connected, "the bridge is connected", GUARD)
+        for pairs in ([("unit", "bar")], [], [("unit", "a"), ("unit", "b")], [("other", "x"), ("unit", "m³")]):
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = pairs
+            device.publish("valves/a", "on", 2, properties=properties)
+        assert seen.wait(3) == [Valve("a", True, "bar"), Valve("a", True), Valve("a", True, "m³")]
+        eventually(lambda: bridge.report()["bad"] == 1, "the one with two units is no event")
+        shown.publish(Valve("b", False, "bar"))
+        eventually(lambda: device.messages)
+        [message] = device.messages
+        assert (message.topic, bytes(message.payload)) == ("screens/b", b'{"open":false}')
+        told = message.properties
+        assert told.UserProperty == [("unit", "bar")] and told.ContentType == "application/json"
+        assert told.PayloadFormatIndicator == 1 and 0 < told.MessageExpiryInterval <= 60
+
+
 def test_version_5_in_and_out_with_what_the_payload_is(broker: Mosquitto, device: Any) -> None:
     with Node("hall") as node:
         seen: Recorder[Reading] = Recorder()
@@ -105,8 +140,9 @@ def test_version_5_in_and_out_with_what_the_payload_is(broker: Mosquitto, device
         assert bridge.report()["bad"] == 0
 
 
+@pytest.mark.parametrize("qos", [1, 2])
 def test_a_session_of_version_5_outlives_the_bridge_and_the_broker(
-    broker: Mosquitto, device: Any, tmp_path: Path
+    broker: Mosquitto, device: Any, tmp_path: Path, qos: int
 ) -> None:
     came: list[int] = []
     said = iter(range(1000))
@@ -118,7 +154,7 @@ def test_a_session_of_version_5_outlives_the_bridge_and_the_broker(
         return made
 
     def speak(count: int) -> None:
-        told = [device.publish("sensors/lab", str(next(said)), 1) for _ in range(count)]
+        told = [device.publish("sensors/lab", str(next(said)), qos) for _ in range(count)]
         for each in told:
             each.wait_for_publish(GUARD)
 

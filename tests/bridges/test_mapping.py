@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import Event, i32
+from headwater import Event, i32, timestamp
 from headwater.bridges.mapping import Mapping, Translation
 from headwater.bridges.topics import MQTT, NATS, Topic, TopicSyntax
 from headwater.errors import ConfigError, EncodeError
@@ -51,9 +52,51 @@ def test_a_message_is_an_event() -> None:
 def test_what_goes_out_is_what_would_come_in() -> None:
     for mapping in (JSON, TEXT):
         event = Reading(3, "lab", 21.5)
-        topic, payload = mqtt(mapping).write(event)
-        assert mqtt(mapping).read(topic, payload) == event
-    assert mqtt(JSON).write(Reading(3, "lab", 21.5))[1] == b'{"celsius":21.5,"mode":null}'
+        assert mqtt(mapping).read(*mqtt(mapping).write(event)) == event
+    assert mqtt(JSON).write(Reading(3, "lab", 21.5)).payload == b'{"celsius":21.5,"mode":null}'
+
+
+class Valve(Event):
+    name: str
+    open: bool
+    since: timestamp | None = None
+    unit: str | None = None
+    image: bytes | None = None
+
+
+VALVE = Mapping("valves/{name}", "valves", payload="text:open", properties=("unit", "since"))
+
+
+def test_fields_beside_the_payload() -> None:
+    """As user properties of MQTT 5, and headers of NATS."""
+    made, type = mqtt(VALVE, event_type(Valve)), event_type(Valve)
+    valve = Valve("a", True, datetime(2026, 5, 1, tzinfo=UTC), "bar")
+    message = made.write(valve)
+    assert message.payload == b"true"  # as others write it
+    assert dict(message.properties) == {"unit": "bar", "since": "2026-05-01T00:00:00+00:00"}
+    assert made.read(*message) == valve
+    assert made.read("valves/a", b"off", [("unit", "m³"), ("other", "x"), ("other", "y")]).unit == "m³"
+    assert made.write(Valve("a", False)).properties == ()
+    options: Any = {"properties": ["unit"]}  # as a file has it
+    images = mqtt(Mapping("valves/{name}/{open}", "valves", payload="bytes:image", **options), type)
+    assert images.read(*images.write(Valve("a", True, None, "x", b"\xff\x00"))).image == b"\xff\x00"
+    whole = mqtt(Mapping("valves", "valves", properties=("unit",)), type)
+    assert b"unit" not in whole.write(valve).payload and whole.read(*whole.write(valve)) == valve
+    for properties, said in (
+        ([("unit", "a"), ("unit", "a")], "once, found it twice"),
+        ([("since", "yesterday")], "since"),
+        ([("unit", "x" * 5000)], "at most 4,096 bytes"),
+    ):
+        with pytest.raises(EncodeError, match=said):
+            made.read("valves/a", b"1", properties)
+    with pytest.raises(EncodeError, match="the property says, 'a'"):
+        whole.read("valves", b'{"name": "a", "open": true, "unit": "b"}', [("unit", "a")])
+
+
+@pytest.mark.parametrize("unit", ["a\r\nNats-Msg-Id: 1", "a\nb", "\x00", " a", "x" * 5000])
+def test_no_event_chooses_another_header_than_its_own(unit: str) -> None:
+    with pytest.raises(EncodeError, match="one line"):
+        mqtt(VALVE, event_type(Valve)).write(Valve("a", True, None, unit))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +157,9 @@ def test_topics_that_cannot_be(text: str, syntax: TopicSyntax, said: str) -> Non
         ({"direction": "sideways"}, "one of in, out, both"),
         ({"where": "x > 1"}, "direction='out'"),
         ({"qos": 3}, "0, 1 or 2"),
+        ({"properties": "unit"}, "names of fields"),
+        ({"expiry": -1}, "whole seconds"),
+        ({"expiry": 1.5}, "whole seconds"),
         ({"channel": "a b"}, "the name of a channel"),
     ],
 )
@@ -131,6 +177,9 @@ def test_mappings_that_cannot_be(options: dict[str, Any], said: str) -> None:
         (Mapping("a/{floor}", "b", payload="text:celsius"), "nothing of room"),
         (Mapping("a/{floor}", "b", payload="bytes:room"), "a field of bytes"),
         (Mapping("a/{floor}", "b", payload="record"), "a record has them all"),
+        (Mapping("a", "b", properties=("rom",)), "did you mean 'room'"),
+        (Mapping("a/{room}", "b", properties=("room",)), "each field in one place"),
+        (Mapping("a", "b", payload="record", properties=("room",)), "a record has all fields"),
     ],
 )
 def test_mappings_that_do_not_fit_a_type(mapping: Mapping, said: str) -> None:

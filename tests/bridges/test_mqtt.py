@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headwater.bridges.mqtt import MqttBridge
 from headwater.errors import ConfigError
 from headwater.testing import Recorder, eventually
 from tests.bridges.brokers import Broker
+from tests.bridges.killed import KilledBridge
 
 GUARD = 60.0
 
@@ -167,7 +169,24 @@ def test_retained_messages(broker: Broker) -> None:
         device.close()
 
 
-def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(broker: Broker, tmp_path: Path) -> None:
+def test_retained_messages_may_be_left_out(broker: Broker) -> None:
+    device = Device(broker, "device")
+    try:
+        device.say("sensors/lab", "7", 1, retain=True).wait_for_publish(GUARD)
+        with Node("hall") as node:
+            seen: Recorder[Reading] = Recorder()
+            node.channel("readings", Reading).subscribe(seen)
+            joined(node, broker, IN, retained=False)
+            device.say("sensors/lab", "8", 1, retain=True)  # to who is there already it comes as any
+            assert seen.wait(1) == [Reading("lab", 8)]
+    finally:
+        device.close()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
+    broker: Broker, tmp_path: Path, qos: int
+) -> None:
     """Numbers in and out, while each side goes away in turn; each arrives, some perhaps twice."""
     device = Device(broker, "device", "screens/#")
     came: list[int] = []
@@ -175,7 +194,7 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
 
     def speak(count: int) -> None:
         for _ in range(count):
-            device.say("sensors/lab", str(next(said)))
+            device.say("sensors/lab", str(next(said)), qos)
 
     yard = Node("yard", listen="tcp/127.0.0.1:0", log=tmp_path / "yard")
     source = yard.channel("shown", Reading).source("screen")
@@ -186,10 +205,11 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
         made.channel("shown", Reading)
         return made
 
-    out = Mapping("screens/{room}", "shown", direction="out", payload="text:number")
+    out = Mapping("screens/{room}", "shown", direction="out", payload="text:number", qos=qos)
+    comes = Mapping("sensors/{room}", "readings", payload="text:number", qos=qos)
     try:
         with node() as first:
-            bridge = joined(first, broker, IN, out)
+            bridge = joined(first, broker, comes, out)
             assert first.until(lambda: "yard" in first.peers, GUARD) and first.ready(GUARD)
             speak(20)
             for _ in range(20):
@@ -206,7 +226,7 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
                 source.publish(Reading("lab", next(published)))
         speak(20)  # the broker keeps these for the bridge
         with node() as second:
-            joined(second, broker, IN, out)
+            joined(second, broker, comes, out)
             for _ in range(10):
                 source.publish(Reading("lab", next(published)))
             eventually(lambda: len(set(came)) == 60, "all has come in after a restart of the bridge", GUARD)
@@ -216,6 +236,84 @@ def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
         yard.close()
     assert sorted(set(came)) == list(range(60))
     assert sorted({int(each[1]) for each in device.heard}) == list(range(60))
+
+
+def test_a_failure_of_the_connection_for_quality_2_stops_no_other(broker: Broker) -> None:
+    with Node("hall") as node:
+        readings = node.channel("readings", Reading)
+        once, twice = (
+            Mapping(f"{name}/{{room}}", "readings", direction="out", payload="text:number", where=where, qos=qos)
+            for name, where, qos in (("once", "number < 10", 1), ("twice", "number >= 10", 2))
+        )
+        bridge = joined(node, broker, once, twice)
+        published, failed = bridge._twice.on_publish, list[int]()
+
+        def fails(*about: Any) -> None:
+            if not failed:
+                failed.append(1)
+                raise RuntimeError("something that was not foreseen")
+            published(*about)
+
+        bridge._twice.on_publish = fails
+        device = Device(broker, "device", "once/#", "twice/#")
+        try:
+            source = readings.source()
+            source.publish(Reading("lab", 10))
+            eventually(lambda: bool(failed), "it has failed", GUARD)
+            source.publish(Reading("lab", 1))
+            eventually(lambda: "once/lab" in {each[0] for each in device.heard}, "the other one goes on", GUARD)
+            source.publish(Reading("lab", 11))
+            eventually(lambda: b"11" in {each[1] for each in device.heard}, "and it is back", GUARD)
+            eventually(lambda: bridge.is_connected, "both are", GUARD)
+        finally:
+            device.close()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nothing_is_lost_when_the_bridge_is_killed(broker: Broker, tmp_path: Path, qos: int) -> None:
+    """At any point of what it does, and the broker beside it: what has come in is in the bridge's log."""
+    device = Device(broker, "device", "screens/#")
+    said, published, rounds = iter(range(10_000)), iter(range(10_000)), 4
+    total = 50 * rounds
+    with Node("yard", listen="tcp/127.0.0.1:0", log=tmp_path / "yard") as yard, ExitStack() as ending:
+        ending.callback(device.close)
+        source = yard.channel("shown", Reading).source("screen")
+        bridge = KilledBridge(IMPORTS, BRIDGE, broker.mqtt, yard.endpoints[0], tmp_path, str(qos))
+        for number in range(rounds):
+            before = len(device.heard)
+            with bridge:
+                for _ in range(50):
+                    spoken = device.say("sensors/lab", str(next(said)), qos)
+                    source.publish(Reading("lab", next(published)))
+                if number == 2:
+                    if qos == 2:
+                        # In the middle of a device's exchange this broker itself loses messages of quality 2 when it is
+                        # killed, whoever listens: it takes them from one stream before they are in the other.
+                        spoken.wait_for_publish(GUARD)
+                    broker.kill()
+                else:
+                    eventually(lambda before=before: len(device.heard) > before, "something has gone out", GUARD)  # type: ignore[misc]
+            if number == 2:
+                broker.start()
+        with bridge:
+            try:
+                eventually(lambda: len(set(bridge.logged())) == total, "all has come in", GUARD)
+                eventually(lambda: len({each[1] for each in device.heard}) == total, "all has gone out", GUARD)
+            finally:
+                came, went = set(bridge.logged()), {int(each[1]) for each in device.heard}
+                missing = set(range(total)) - came, set(range(total)) - went
+                assert missing == (set(), set()), "what has not come in, and not gone out"
+
+
+IMPORTS = """
+from headwater.bridges.mapping import Mapping
+from headwater.bridges.mqtt import MqttBridge
+from tests.bridges.test_mqtt import Reading
+"""
+BRIDGE = """MqttBridge(node, broker, [
+    Mapping("sensors/{room}", "readings", payload="text:number", qos=int(rest[0])),
+    Mapping("screens/{room}", "shown", direction="out", payload="text:number", qos=int(rest[0])),
+])"""
 
 
 def test_bridges_that_cannot_be(broker: Broker) -> None:

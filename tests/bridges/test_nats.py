@@ -11,6 +11,7 @@ from typing import Any
 
 import nats
 import pytest
+from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from headwater import Event, Node, u32
 from headwater.bridges.mapping import Mapping
@@ -18,6 +19,7 @@ from headwater.bridges.nats import NatsBridge
 from headwater.errors import ConfigError
 from headwater.testing import Recorder, eventually
 from tests.bridges.brokers import Broker
+from tests.bridges.killed import KilledBridge
 
 GUARD = 60.0
 
@@ -36,6 +38,7 @@ class Device:
 
     def __init__(self, broker: Broker) -> None:
         self.heard: list[tuple[str, bytes]] = []
+        self.headers: list[dict[str, str]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -49,12 +52,14 @@ class Device:
     def listen(self, subject: str) -> None:
         async def came(message: Any) -> None:
             self.heard.append((message.subject, bytes(message.data)))
+            self.headers.append(message.headers or {})
 
         self.run(self._client.subscribe(subject, cb=came))
         self.run(self._client.flush())
 
-    def say(self, subject: str, payload: bytes | str) -> None:
-        self.run(self._client.publish(subject, payload.encode() if isinstance(payload, str) else payload))
+    def say(self, subject: str, payload: bytes | str, headers: dict[str, str] | None = None) -> None:
+        data = payload.encode() if isinstance(payload, str) else payload
+        self.run(self._client.publish(subject, data, headers=headers))
         self.run(self._client.flush())
 
     def keep(self, subject: str, payload: str) -> None:
@@ -133,6 +138,35 @@ def test_messages_are_events_and_events_messages(broker: Broker, device: Device)
         assert bridge.report()["bad"] == 4
 
 
+@pytest.mark.parametrize("stream", ["", "BUILDING"])
+def test_fields_as_headers(broker: Broker, device: Device, stream: str) -> None:
+    if stream:
+        device.run(device.stream.add_stream(name=stream, subjects=["sensors", "screens"]))
+    with Node("hall") as node:
+        seen: Recorder[Reading] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        shown = node.channel("shown", Reading).source()
+        comes, goes = (
+            Mapping("sensors", "readings", payload="text:number", properties=("room",)),
+            Mapping("screens", "shown", direction="out", payload="text:number", properties=("room",)),
+        )
+        bridge = joined(node, broker, comes, goes, stream=stream)
+        device.listen("screens")
+
+        def heard() -> bool:
+            device.say("sensors", "7", {"room": "lab", "other": "x"})
+            return bool(seen.events)
+
+        eventually(heard, "the bridge hears", GUARD)
+        assert seen.events[0] == Reading("lab", 7)
+        device.say("sensors", "8")
+        eventually(lambda: bridge.report()["bad"] == 1, "without a room it is no event")
+        shown.publish(Reading("x\r\nNats-Msg-Id: 1", 9))  # no header
+        shown.publish(Reading("hall", 10))
+        eventually(lambda: device.heard == [("screens", b"10")])
+        assert device.headers[0]["room"] == "hall" and bridge.report()["bad"] == 2
+
+
 def test_a_bridge_that_fails_connects_anew(broker: Broker, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its library does: nothing of it ends unseen while the rest goes on."""
     hear, failed = NatsBridge._hear, list[str]()
@@ -203,6 +237,108 @@ def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path:
         all_out(device, list(range(30)))
     yard.close()
     assert sorted(set(came)) == list(range(30))
+
+
+IMPORTS = """
+from headwater.bridges.nats import NatsBridge
+from tests.bridges.test_nats import IN, OUT, Reading
+"""
+
+
+def test_nothing_is_lost_with_a_stream_when_the_bridge_is_killed(
+    broker: Broker, device: Device, tmp_path: Path
+) -> None:
+    """At any point of what it does: what has come in is in its log, each for the first time in order; what goes out is
+    in the stream once, in order."""
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>", "screens.>"]))
+    said, published, rounds = iter(range(10_000)), iter(range(10_000)), 4
+    everything = list(range(50 * rounds))
+    with Node("yard", listen="tcp/127.0.0.1:0", log=tmp_path / "yard") as yard:
+        source = yard.channel("shown", Reading).source("screen")
+        made = 'NatsBridge(node, broker, [IN, OUT], stream="BUILDING")'
+        bridge = KilledBridge(IMPORTS, made, broker.nats, yard.endpoints[0], tmp_path)
+        for number in range(rounds):
+            before = len(device.kept())
+            with bridge:
+                eventually(lambda: _consumers(device) > 0, "its consumer is there: what follows is for it", GUARD)
+                for _ in range(50):
+                    device.keep("sensors.lab", str(next(said)))
+                    source.publish(Reading("lab", next(published)))
+                if number % 2:  # else at once
+                    eventually(lambda before=before: len(device.kept()) > before, "something has gone out", GUARD)  # type: ignore[misc]
+        with bridge:
+            eventually(lambda: len(set(bridge.logged())) == len(everything), "all has come in", GUARD)
+            all_out(device, everything)
+        assert list(dict.fromkeys(bridge.logged())) == everything
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["the bridge", "between two consumers"])
+def test_what_a_killed_bridge_had_fetched_comes_before_what_came_later(
+    broker: Broker, device: Device, cut: bool
+) -> None:
+    """And without waiting for the server to give up on who had it."""
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>"]))
+    came: list[int] = []
+
+    def life(upto: int) -> None:
+        with Node("hall") as node:
+            node.channel("readings", Reading).subscribe(lambda event: came.append(event.number))
+            joined(node, broker, IN, stream="BUILDING")
+            eventually(lambda: _consumers(device) == 1)
+            if not upto:
+                for number in range(3):
+                    device.keep("sensors.lab", str(number))
+            eventually(lambda: len(set(came)) == (upto or 3), "all has come in", GUARD)
+
+    life(0)
+    for number in range(3, 10):
+        device.keep("sensors.lab", str(number))
+
+    async def fetch() -> list[bytes]:
+        """As a bridge that is killed when it has published the first of these."""
+        taken = await device.stream.pull_subscribe_bind("headwater-hall-nats-0", "BUILDING")
+        messages = await taken.fetch(5, timeout=GUARD)
+        await messages[0].ack_sync()
+        return [each.data for each in messages]
+
+    assert device.run(fetch()) == [b"3", b"4", b"5", b"6", b"7"]
+    came.append(3)
+    if cut:  # it was killed once more, when it had just begun to go on with another consumer
+        again = ConsumerConfig(
+            durable_name="headwater-hall-nats-0-b",
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=5,
+            filter_subject="sensors.*",
+        )
+        device.run(device.stream.add_consumer("BUILDING", again))
+    for number in range(10, 13):
+        device.keep("sensors.lab", str(number))
+    life(13)
+    assert list(dict.fromkeys(came)) == list(range(13)) and _consumers(device) == 1
+    for number in range(13, 16):
+        device.keep("sensors.lab", str(number))
+    life(16)
+    assert list(dict.fromkeys(came)) == list(range(16))
+
+
+def test_a_stream_that_takes_no_second_consumer_is_read_all_the_same(broker: Broker, device: Device) -> None:
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>"], max_consumers=1))
+    came: list[int] = []
+    for life in range(2):
+        with Node("hall") as node:
+            node.channel("readings", Reading).subscribe(lambda event: came.append(event.number))
+            joined(node, broker, IN, stream="BUILDING")
+            eventually(lambda: _consumers(device) == 1)
+            device.keep("sensors.lab", str(life))
+            eventually(lambda life=life: life in came, "it has come in", GUARD)  # type: ignore[misc]
+        if not life:
+            device.keep("sensors.lab", "7")
+
+            async def fetch() -> None:
+                taken = await device.stream.pull_subscribe_bind("headwater-hall-nats-0", "BUILDING")
+                assert len(await taken.fetch(1, timeout=GUARD)) == 1  # and it was killed
+
+            device.run(fetch())
 
 
 def all_out(device: Device, numbers: list[int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headwater import Event, Node, u32
 from headwater.bridges.contract import Bridge
-from headwater.bridges.mapping import Mapping, Translation
+from headwater.bridges.mapping import Mapping, Message, Translation
 from headwater.bridges.topics import MQTT
 from headwater.policy import ChannelPolicy, Clause
 from headwater.testing import eventually
@@ -36,8 +36,8 @@ class Shelf(Bridge):
     def disconnect(self) -> None:
         pass
 
-    def send(self, mapping: Mapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
-        self.shelf.append(payload)
+    def send(self, mapping: Mapping, message: Message, key: str, done: Callable[[], None]) -> None:
+        self.shelf.append(message.payload)
         done()
 
 

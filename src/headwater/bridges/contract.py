@@ -20,14 +20,14 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from secrets import token_hex
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from headwater.bridges.mapping import MAX_PAYLOAD, Translation
+from headwater.bridges.mapping import MAX_PAYLOAD, Message, Properties, Translation
 from headwater.bridges.mapping import Mapping as TopicMapping
 from headwater.bridges.topics import TopicSyntax
 from headwater.channel.options.delivery import Reliable
@@ -86,7 +86,7 @@ class Outgoing:
             self._done(entry, places=0)
             return
         try:
-            topic, payload = self.translation.write(event)
+            message = self.translation.write(event)
         except EncodeError as error:
             bridge.complain(self.translation.mapping.topic, error)
             self._done(entry, places=0)
@@ -97,7 +97,7 @@ class Outgoing:
         bridge.counts["out"] += 1
         key = f"{about.channel}:{bridge.identity(about)}:{about.seq}"
         with suppress(ClosedError):  # the same
-            bridge.send(self.translation.mapping, topic, payload, key, lambda: self._done(entry, places=1))
+            bridge.send(self.translation.mapping, message, key, lambda: self._done(entry, places=1))
 
     def _done(self, entry: list[Any], *, places: int) -> None:
         """The broker has it; any thread, any order, once."""
@@ -123,14 +123,23 @@ class Outgoing:
 
 
 class Bridge(Service, ABC):
-    """A node's connection to a broker. What is different for each is at the end."""
+    """A node's connection to a broker. What is different for each is at the end.
+
+    `knows` is what mappings may say of messages besides topic and payload: `properties`, `expiry`."""
 
     syntax: TopicSyntax
 
     def __init__(
-        self, node: Node, name: str, mappings: Iterable[TopicMapping], *, limit: int = MAX_PAYLOAD, window: int = WINDOW
+        self,
+        node: Node,
+        name: str,
+        mappings: Iterable[TopicMapping],
+        *,
+        limit: int = MAX_PAYLOAD,
+        window: int = WINDOW,
+        knows: Collection[str] = (),
     ) -> None:
-        self.name, self._node, self._limit, self._window = name, node, limit, window
+        self.name, self._node, self._limit, self._window, self._knows = name, node, limit, window, knows
         self.window = threading.BoundedSemaphore(window)
         self.closing = threading.Event()
         self.own_sources: set[str] = set()
@@ -152,6 +161,16 @@ class Bridge(Service, ABC):
         if not self.mappings:
             problems.append(ConfigProblem(f"bridge {self.name!r}", "one mapping at least", "none"))
         for mapping in self.mappings:
+            problems += [
+                ConfigProblem(
+                    f"mapping of {mapping.topic!r}: {word}", "nothing: this system has none", repr(said), hint
+                )
+                for word, said, hint in (
+                    ("properties", mapping.properties, "MQTT has them in version='5'"),
+                    ("expiry", mapping.expiry, "MQTT has it in version='5'"),
+                )
+                if said and word not in self._knows
+            ]
             if not self._node.has_channel(mapping.channel):
                 hint = "open it before the bridge: node.channel(name, type)"
                 place = f"mapping of {mapping.topic!r}: channel"
@@ -229,7 +248,7 @@ class Bridge(Service, ABC):
             if concerns(outgoing.translation.mapping.channel) and outgoing.subscription is not None:
                 with suppress(ClosedError):
                     shown = self._shown(outgoing)
-                    outgoing.subscription.change(where="true" if shown is None else shown)
+                    outgoing.subscription._impose("true" if shown is None else shown)
 
     def stop(self) -> None:
         """Part with the broker; what it does not have goes out the next time, where the node has a state."""
@@ -258,14 +277,14 @@ class Bridge(Service, ABC):
 
     # ── in ──
 
-    def take(self, topic: str, payload: bytes) -> None:
+    def take(self, topic: str, payload: bytes, properties: Properties = ()) -> None:
         """A message: it is an event, or counted as none, when this returns. ClosedError if it could not be looked at
         any more: then it must come again."""
         for translation in self._incoming:
             try:
                 if len(payload) > self._limit:
                     raise EncodeError("", f"expected at most {self._limit:,} bytes, found {len(payload):,}")
-                event = translation.read(topic, payload)
+                event = translation.read(topic, payload, properties)
                 if event is not None:
                     self._publish(self._sources[translation.mapping.channel], event)
                     self.counts["in"] += 1
@@ -313,7 +332,7 @@ class Bridge(Service, ABC):
         """End it; `closing` is set."""
 
     @abstractmethod
-    def send(self, mapping: TopicMapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
+    def send(self, mapping: TopicMapping, message: Message, key: str, done: Callable[[], None]) -> None:
         """One message; it may wait for the connection. `key` is the same when the event goes again. `done` is called
         when the broker has it. ClosedError if it is `hopeless`: then it goes the next time."""
 

@@ -9,6 +9,7 @@
                record        Headwater's own form of the event
     direction  in, out, or both. What has come in does not go out to where it would come in again
     where      an interest: only such events go out. It is judged at their sources
+    properties fields that are beside the payload: user properties of MQTT 5, headers of NATS
 
 A message that is no event is no event of anybody: `read` raises EncodeError, which says which field and why.
 """
@@ -16,9 +17,10 @@ A message that is no event is no event of anybody: `read` raises EncodeError, wh
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from collections.abc import Mapping as Fields
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from headwater.bridges.topics import Topic, TopicSyntax
 from headwater.channel.names import check_name
@@ -32,11 +34,23 @@ Direction = Literal["in", "out", "both"]
 PAYLOADS = ("json", "text", "bytes", "record")
 OF_ONE = ("text", "bytes")  # those that are about one field
 MAX_PAYLOAD = 1 << 20  # bytes of a message, unless said otherwise
+MAX_PROPERTY = 4096  # bytes of a field that is beside the payload
+MAX_EXPIRY = (1 << 32) - 1  # seconds
+Properties = Iterable[tuple[str, str]]
+
+
+class Message(NamedTuple):
+    """An event as another system has it."""
+
+    topic: str
+    payload: bytes
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Topics and a channel, and how a message is an event. `qos` and `retain` are for systems that know them."""
+    """Topics and a channel, and how a message is an event. `qos`, `retain`, and `expiry`, the seconds after which what
+    went out is of no use any more (0: never), are for systems that know them."""
 
     topic: str
     channel: str
@@ -45,6 +59,8 @@ class Mapping:
     where: str = ""
     qos: int = 1
     retain: bool = False
+    properties: tuple[str, ...] = ()
+    expiry: int = 0
 
     def __post_init__(self) -> None:
         """What is wrong whatever the system and the type are."""
@@ -75,6 +91,14 @@ class Mapping:
             problems.append(ConfigProblem(f"{place}: qos", "0, 1 or 2", repr(self.qos)))
         if not isinstance(self.retain, bool):
             problems.append(ConfigProblem(f"{place}: retain", "true or false", repr(self.retain)))
+        if isinstance(self.properties, str) or not all(isinstance(each, str) for each in self.properties):
+            problems.append(
+                ConfigProblem(f"{place}: properties", "names of fields, as in ['unit']", repr(self.properties))
+            )
+        else:
+            object.__setattr__(self, "properties", tuple(self.properties))  # from a file it is a list
+        if not isinstance(self.expiry, int) or not 0 <= self.expiry <= MAX_EXPIRY or isinstance(self.expiry, bool):
+            problems.append(ConfigProblem(f"{place}: expiry", "whole seconds, or 0 for never", repr(self.expiry)))
         if problems:
             raise ConfigError(problems)
 
@@ -120,24 +144,33 @@ class Translation:
         own = {} if type is None else {each.name: each for each in type.record.fields}
         self._in_topic: dict[str, Type] = {name: own[name].type for name in self.topic.fields}
         self._value: Type | None = own[self.field].type if self.field else None
+        self._beside: dict[str, Type] = {name: own[name].type for name in mapping.properties}
 
     def _problems(self) -> list[ConfigProblem]:
         """What of the mapping does not fit the type."""
         place = f"mapping of {self.mapping.topic!r}"
         if self.type is None:
-            wrong = self.topic.fields or self.kind != "record"
+            wrong = self.topic.fields or self.kind != "record" or self.mapping.properties
             wanted = "a topic without fields, and payload='record', for a channel of bytes"
             return [ConfigProblem(place, wanted, f"{self.mapping.topic!r}, {self.mapping.payload!r}")] if wrong else []
         own = {each.name: each for each in self.type.record.fields}
         found = []
-        for name in (*self.topic.fields, *((self.field,) if self.field else ())):
+        beside = self.mapping.properties
+        for name in (*self.topic.fields, *((self.field,) if self.field else ()), *beside):
             if name not in own:
                 hint = did_you_mean(name, own) or f"there are {', '.join(own)}"
                 found.append(ConfigProblem(place, f"fields of {self.type.name}", name, hint))
             elif name in self.topic.fields and not _in_a_topic(own[name].type):
                 found.append(ConfigProblem(place, f"a text, a whole number, true or false for {name}", "another type"))
+            elif name in beside and not isinstance(own[name].type, Scalar | Enum):
+                found.append(ConfigProblem(f"{place}: properties", f"a field of one value for {name}", "another type"))
         if self.field in self.topic.fields:
             found.append(ConfigProblem(place, f"{self.field} in the topic or in the payload", "both"))
+        twice = [name for name in beside if name in (*self.topic.fields, self.field) or beside.count(name) > 1]
+        if twice:
+            found.append(ConfigProblem(f"{place}: properties", "each field in one place", f"{twice[0]} in two"))
+        if beside and self.kind == "record":
+            found.append(ConfigProblem(f"{place}: properties", "none, since a record has all fields", repr(beside)))
         if self.kind == "bytes" and self.field in own and own[self.field].type != BYTES:
             found.append(ConfigProblem(f"{place}: payload", f"a field of bytes, or text:{self.field}", self.field))
         if self.kind == "text" and self.field in own and not isinstance(own[self.field].type, Scalar | Enum):
@@ -147,16 +180,16 @@ class Translation:
                 ConfigProblem(place, "no fields in the topic, since a record has them all", self.mapping.topic)
             )
         if self.kind in OF_ONE:
-            told = {*self.topic.fields, self.field}
+            told = {*self.topic.fields, self.field, *beside}
             untold = [each.name for each in self.type.record.fields if not each.optional and each.name not in told]
             if untold and self.mapping.comes_in:
-                expected = "all fields that cannot be missing in the topic or the payload"
+                expected = "all fields that cannot be missing in the topic, the payload or the properties"
                 found.append(ConfigProblem(place, expected, f"nothing of {', '.join(untold)}"))
         return found
 
     # ── in ──
 
-    def read(self, topic: str, payload: bytes) -> Any:
+    def read(self, topic: str, payload: bytes, properties: Properties = ()) -> Any:
         """The event of a message, as a source takes it, or None if the topic is none of the mapping's; EncodeError if
         it is no such event."""
         told = self.topic.read(topic)
@@ -168,6 +201,8 @@ class Translation:
             self.type.validate(payload)
             return self.type.decode(payload)
         made = {name: _of_text(name, self._in_topic[name], text) for name, text in told.items()}
+        if self._beside:
+            self._read_beside(made, properties)
         if self.kind == "json":
             self._join(made, object_in(self.type, payload))
         elif self.kind == "bytes":
@@ -177,32 +212,65 @@ class Translation:
             made[self.field] = _of_text(self.field, self._value, _decoded(self.field, payload))
         return self.type.from_dict(made)
 
+    def _read_beside(self, made: dict[str, Any], properties: Properties) -> None:
+        """Others than those of the mapping are the devices' own."""
+        for name, text in properties:
+            if name in self._beside:
+                if name in made:
+                    raise EncodeError(name, "expected the property once, found it twice")
+                if len(text.encode()) > MAX_PROPERTY:
+                    raise EncodeError(name, f"expected a property of at most {MAX_PROPERTY:,} bytes, found more")
+                made[name] = _of_text(name, self._beside[name], text)
+
     def _join(self, made: dict[str, Any], given: dict[str, Any]) -> None:
         """What both say must be the same."""
         for name, value in given.items():
             if name in made and made[name] != value:
-                raise EncodeError(name, f"expected what the topic says, {made[name]!r}, found {value!r} in the payload")
+                where = "property" if name in self._beside else "topic"
+                raise EncodeError(
+                    name, f"expected what the {where} says, {made[name]!r}, found {value!r} in the payload"
+                )
             made[name] = value
 
     # ── out ──
 
-    def write(self, event: Any) -> tuple[str, bytes]:
-        """The topic and the payload of an event; EncodeError if it cannot be said so."""
+    def write(self, event: Any) -> Message:
+        """The message of an event; EncodeError if it cannot be said so."""
         if self.type is None:
-            return self.topic.text, bytes(event)
+            return Message(self.topic.text, bytes(event))
         if self.kind == "record":
-            return self.topic.text, self.type.encode(event)
+            return Message(self.topic.text, self.type.encode(event))
         raw = self.type.to_raw(event)
         named = {name: _to_text(type, raw[name]) for name, type in self._in_topic.items()}
         topic = self.topic.write(named)
+        beside = tuple(
+            (name, _property(name, _to_text(type, raw[name])))
+            for name, type in self._beside.items()
+            if raw[name] is not None
+        )
         if self.kind == "bytes":
-            return topic, bytes(raw[self.field] or b"")
+            return Message(topic, bytes(raw[self.field] or b""), beside)
         if self.kind == "text":
             assert self._value is not None
-            return topic, str(_to_text(self._value, raw[self.field])).encode() if raw[self.field] is not None else b""
+            value = raw[self.field]
+            return Message(topic, b"" if value is None else _text(_to_text(self._value, value)).encode(), beside)
         whole = shown(self.type.record, raw)
-        rest = {name: value for name, value in whole.items() if name not in self._in_topic}
-        return topic, json.dumps(rest, ensure_ascii=False, separators=(",", ":")).encode()
+        rest = {name: value for name, value in whole.items() if name not in self._in_topic and name not in self._beside}
+        return Message(topic, json.dumps(rest, ensure_ascii=False, separators=(",", ":")).encode(), beside)
+
+
+def _text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _property(name: str, value: Any) -> str:
+    """One line: in headers of NATS the next would be another header."""
+    text = _text(value)
+    if not text.isprintable() or text != text.strip() or len(text.encode()) > MAX_PROPERTY:
+        raise EncodeError(
+            name, f"expected one line of at most {MAX_PROPERTY:,} bytes for a property, found {text[:60]!r}"
+        )
+    return text
 
 
 def _in_a_topic(type: Type) -> bool:
@@ -219,9 +287,7 @@ def _decoded(name: str, payload: bytes) -> str:
 
 
 def _of_text(name: str, type: Type, text: str) -> Any:
-    """A value that a topic or a payload of text has."""
-    if isinstance(type, Enum) or type == TEXT:
-        return taken(type, text)
+    """A value that a topic, a payload of text or a property has."""
     if type == BOOL:
         found = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}.get(
             text.strip().lower()
@@ -229,12 +295,11 @@ def _of_text(name: str, type: Type, text: str) -> Any:
         if found is None:
             raise EncodeError(name, f"expected true or false, found {text[:60]!r}")
         return found
-    if isinstance(type, Scalar) and type.name in ("timestamp", "bytes"):
-        return taken(type, text)
+    plain = isinstance(type, Enum) or type == TEXT or (isinstance(type, Scalar) and type.name in ("timestamp", "bytes"))
     try:
-        return taken(type, loads(text))
+        return taken(type, text if plain else loads(text))
     except EncodeError as error:
-        raise EncodeError(name, f"expected a number, found {text[:60]!r}") from error
+        raise EncodeError(name, str(error) if plain else f"expected a number, found {text[:60]!r}") from error
 
 
 def _to_text(type: Type, value: Any) -> Any:
@@ -246,4 +311,4 @@ def _to_text(type: Type, value: Any) -> Any:
     return shown(type, value)
 
 
-__all__ = ["MAX_PAYLOAD", "Direction", "Mapping", "Translation"]
+__all__ = ["MAX_PAYLOAD", "Direction", "Mapping", "Message", "Properties", "Translation"]

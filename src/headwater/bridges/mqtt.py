@@ -10,11 +10,16 @@ What qualities of service mean here:
              its process. Nothing lost, perhaps twice, is what is promised
     out   0  as it goes: handed to the connection
           1  done when the broker has said so; else it goes again, also after a restart (a node with a state)
-          2  the same; twice only if the bridge is killed between the broker's answer and the next commit
+          2  the same. It goes by a connection of its own, with another id in each life: the numbers of messages that
+             a bridge had under way when it was killed are not known to its next life, and a broker that remembers
+             them takes other messages of these numbers for the same, and drops them
 
 The session is kept by the broker under the client's id, so that what is published while the bridge is away comes when
 it is back. A retained message comes as an event, once for each time that the bridge subscribes anew, unless
 `retained=False`; with `Mapping(retain=True)` what goes out is retained.
+
+Of version 5: `Mapping(properties=…)` has fields as user properties, `Mapping(expiry=…)` how long what goes out is of
+use. What goes out says what its payload is; a session is kept for a week.
 """
 
 from __future__ import annotations
@@ -24,10 +29,11 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headwater.bridges.contract import RECHECK_SECONDS, WINDOW, Bridge
-from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Translation
+from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Message, Translation
 from headwater.bridges.topics import MQTT
 from headwater.errors import ClosedError, ConfigError, ConfigProblem, ServiceError
 from headwater.extras import require
@@ -65,7 +71,7 @@ class _Client(paho.Client):  # type: ignore[misc]
             except Exception as error:
                 if self._bridge.closing.is_set():
                     return MQTTErrorCode.MQTT_ERR_SUCCESS
-                self._bridge.failed(error)
+                self._bridge.failed(self, error)
                 self._bridge.closing.wait(FIRST_PAUSE)
                 with suppress(OSError, ValueError):  # the loop tries again
                     self.reconnect()
@@ -79,8 +85,11 @@ class _Client(paho.Client):  # type: ignore[misc]
         return super()._sock_recv(min(bufsize, PIECE_BYTES))
 
 
+_Packet = tuple[bool, int]  # whether it went by the connection for quality 2, and its number there
+
+
 class _Sent(NamedTuple):
-    """A packet on its way to the broker."""
+    """What is to be done when the broker has a packet."""
 
     topic: str
     done: Callable[[], None]
@@ -112,7 +121,8 @@ class MqttBridge(Bridge):
         limit: int = MAX_PAYLOAD,
         window: int = WINDOW,
     ) -> None:
-        super().__init__(node, name, mappings, limit=limit, window=window)
+        knows = ("properties", "expiry") if version == "5" else ()
+        super().__init__(node, name, mappings, limit=limit, window=window, knows=knows)
         host, colon, port = broker.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise ConfigError([ConfigProblem("MqttBridge: broker", "HOST:PORT, as in 127.0.0.1:1883", repr(broker))])
@@ -121,34 +131,47 @@ class MqttBridge(Bridge):
         self._address, self._keepalive, self._retained = (host.strip("[]"), int(port)), keepalive, retained
         self._five = version == "5"
         self._topics: dict[str, int] = {}
-        self._there = threading.Event()
+        self._there, self._there_twice = threading.Event(), threading.Event()  # the second: for quality 2
         self._noting = threading.Lock()
-        self._sent: dict[int, _Sent] = {}  # by packet
-        self._early: set[int] = set()  # packets that were done before they were noted
+        self._sent: dict[_Packet, _Sent] = {}
+        self._early: set[_Packet] = set()  # packets that were done before they were noted
         self._unsure: dict[int, str] = {}  # by packet, topics of which the broker has not said that it sends them
-        self._client = self._made(client_id or f"headwater-{node.name}-{name}")
-        if user is not None:
-            self._client.username_pw_set(user, password)
-        if tls:
-            self._client.tls_set_context(tls if isinstance(tls, ssl.SSLContext) else ssl.create_default_context())
+        client_id = client_id or f"headwater-{node.name}-{name}"
+        self._client = self._made(client_id, kept=True)
+        self._client.on_connect, self._client.on_disconnect = self._connected, self._lost
+        self._client.on_message, self._client.on_subscribe = self._came, self._granted
+        self._twice = None
+        if any(each.goes_out and each.qos == 2 for each in self.mappings):
+            # A new id: NATS goes on with the old exchange though the session is a clean one.
+            self._twice = self._made(f"{client_id}-out-{token_hex(6)}", kept=False)
+            self._twice.on_connect, self._twice.on_disconnect = self._connected_twice, self._lost
+        for client in self._clients:
+            if user is not None:
+                client.username_pw_set(user, password)
+            if tls:
+                client.tls_set_context(tls if isinstance(tls, ssl.SSLContext) else ssl.create_default_context())
 
-    def _made(self, client_id: str) -> Any:
+    def _made(self, client_id: str, *, kept: bool) -> Any:
+        """A connection, and whether its session outlives it."""
         version = MQTTProtocolVersion.MQTTv5 if self._five else MQTTProtocolVersion.MQTTv311
-        options: dict[str, Any] = {} if self._five else {"clean_session": False}
+        options: dict[str, Any] = {} if self._five else {"clean_session": not kept}
         made = _Client(self, self._limit + HEADER_BYTES, client_id=client_id, protocol=version, **options)
         made.max_inflight_messages_set(65_535)  # the window is ours
         made.reconnect_delay_set(FIRST_PAUSE, LONGEST_PAUSE)
-        made.on_connect, made.on_disconnect = self._connected, self._lost
-        made.on_message, made.on_publish = self._came, self._published
-        made.on_subscribe = self._granted
+        made.on_publish = self._published
         return made
+
+    @property
+    def _clients(self) -> list[Any]:
+        return [self._client] if self._twice is None else [self._client, self._twice]
 
     # ── the connection ──
 
     @property
     def is_connected(self) -> bool:
         """Whether the broker is there at present, and has said that it sends what is to come in."""
-        return self._there.is_set() and not self._unsure and not self.closing.is_set()
+        there = self._there.is_set() and (self._twice is None or self._there_twice.is_set())
+        return there and not self._unsure and not self.closing.is_set()
 
     def connect(self, incoming: list[Translation]) -> None:
         """In a thread of paho's, which tries again for ever."""
@@ -160,14 +183,21 @@ class MqttBridge(Bridge):
             properties.MaximumPacketSize = self._limit + HEADER_BYTES
             options = {"clean_start": False, "properties": properties}
         self._client.connect_async(*self._address, keepalive=self._keepalive, **options)
-        self._client.loop_start()
+        if self._twice is not None:
+            if self._five:
+                options = {"clean_start": True}
+            self._twice.connect_async(*self._address, keepalive=self._keepalive, **options)
+        for client in self._clients:
+            client.loop_start()
 
     def disconnect(self) -> None:
         """The session stays with the broker."""
         self._there.set()  # who waits for it finds that it is over
-        self._client.disconnect()
-        self._client.loop_stop()
-        self._client._reset_sockets(sockpair_only=True)  # it would keep them until it is collected
+        self._there_twice.set()
+        for client in self._clients:
+            client.disconnect()
+            client.loop_stop()
+            client._reset_sockets(sockpair_only=True)  # it would keep them until it is collected
 
     def _connected(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -181,6 +211,12 @@ class MqttBridge(Bridge):
             self._unsure[client.subscribe(pattern, **options)[1]] = pattern
         self._there.set()
 
+    def _connected_twice(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            log.error("bridge %s: the broker refuses: %s", self.name, reason)
+        else:
+            self._there_twice.set()
+
     def _granted(self, client: Any, data: Any, mid: int, reasons: Any, properties: Any) -> None:
         """The broker sends a topic, or refuses to. In paho's thread, as all of these."""
         pattern = self._unsure.pop(mid, None)
@@ -188,14 +224,14 @@ class MqttBridge(Bridge):
             self.counts["refused"] += 1
             self.complain(pattern, ServiceError(f"the broker refuses to send it: {reasons[0]}"))
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, client: Any, error: Exception) -> None:
         """Something that paho did not foresee: the connection is over, and there will be another."""
         self._node._crashes.note(f"bridge {self.name}", error)
-        self._lost(None, None, None, error, None)
+        self._lost(client, None, None, error, None)
 
     def _lost(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if not self.closing.is_set():
-            self._there.clear()
+            (self._there_twice if client is self._twice else self._there).clear()
             self.counts["lost"] += 1
             log.warning("bridge %s: the broker is gone (%s); trying again", self.name, reason)
 
@@ -205,7 +241,8 @@ class MqttBridge(Bridge):
         """In paho's thread, which must not end: whatever goes wrong with one message is that message's."""
         try:
             if self._retained or not message.retain:
-                self.take(message.topic, bytes(message.payload))
+                beside = getattr(message.properties, "UserProperty", ()) if self._five else ()
+                self.take(message.topic, bytes(message.payload), beside)
         except ClosedError:
             return  # it is not acknowledged, and comes again
         except Exception as error:
@@ -214,40 +251,41 @@ class MqttBridge(Bridge):
 
     # ── out ──
 
-    def send(self, mapping: Mapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
+    def send(self, mapping: Mapping, message: Message, key: str, done: Callable[[], None]) -> None:
         """In the handler's thread: it waits for the connection, so that what cannot go stays where it is kept."""
-        while not self._there.wait(RECHECK_SECONDS) and not self.hopeless:
+        client, there = self._client, self._there
+        if mapping.qos == 2 and self._twice is not None:
+            client, there = self._twice, self._there_twice
+        while not there.wait(RECHECK_SECONDS) and not self.hopeless:
             pass
-        if self.closing.is_set() or not self._there.is_set():
+        if self.closing.is_set() or not there.is_set():
             raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
-        options: dict[str, Any] = {}
-        if self._five:
-            properties = Properties(PacketTypes.PUBLISH)
-            properties.ContentType = "application/json" if mapping.payload == "json" else "application/octet-stream"
-            options["properties"] = properties
+        options = {"properties": _properties(mapping, message)} if self._five else {}
         # No lock of ours is held there: paho calls back with one of its own.
-        told = self._client.publish(topic, payload, qos=mapping.qos, retain=mapping.retain, **options)
+        told = client.publish(message.topic, message.payload, qos=mapping.qos, retain=mapping.retain, **options)
         with self._noting:
-            if told.mid not in self._early and (mapping.qos or told.rc == MQTTErrorCode.MQTT_ERR_SUCCESS):
-                self._sent[told.mid] = _Sent(topic, done, None if mapping.qos else told)
+            packet = client is self._twice, told.mid
+            if packet not in self._early and (mapping.qos or told.rc == MQTTErrorCode.MQTT_ERR_SUCCESS):
+                self._sent[packet] = _Sent(message.topic, done, None if mapping.qos else told)
                 return
-            self._early.discard(told.mid)
+            self._early.discard(packet)
         done()
 
     def _give_up(self) -> None:
         """What was to be written, with quality 0, when the last connection ended: nobody will say that it was."""
         with self._noting:
-            gone = [mid for mid, sent in self._sent.items() if sent.told is not None and sent.told._published]
-            lost = [self._sent.pop(mid) for mid in gone]
+            gone = [packet for packet, sent in self._sent.items() if sent.told is not None and sent.told._published]
+            lost = [self._sent.pop(packet) for packet in gone]
         for sent in lost:
             sent.done()
 
     def _published(self, client: Any, data: Any, mid: int, reason: Any, properties: Any) -> None:
         """The broker has a packet; for quality 0, it was written. In paho's thread, or in that of `send`."""
         with self._noting:
-            sent = self._sent.pop(mid, None)
+            packet = client is self._twice, mid
+            sent = self._sent.pop(packet, None)
             if sent is None:
-                self._early.add(mid)
+                self._early.add(packet)
         if sent is not None:
             try:
                 if reason is not None and reason.is_failure:
@@ -255,6 +293,18 @@ class MqttBridge(Bridge):
                 sent.done()
             except Exception as error:  # paho's thread must not end
                 log.exception("bridge %s: what has gone out could not be noted", self.name, exc_info=error)
+
+
+def _properties(mapping: Mapping, message: Message) -> Properties:
+    """What version 5 says beside a payload."""
+    kind, made = mapping.payload.partition(":")[0], Properties(PacketTypes.PUBLISH)
+    made.ContentType = {"json": "application/json", "text": "text/plain"}.get(kind, "application/octet-stream")
+    made.PayloadFormatIndicator = int(kind in ("json", "text"))  # 1: it is UTF-8
+    if mapping.expiry:
+        made.MessageExpiryInterval = mapping.expiry
+    if message.properties:
+        made.UserProperty = list(message.properties)
+    return made
 
 
 __all__ = ["MqttBridge"]

@@ -26,7 +26,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.bridges.contract import RECHECK_SECONDS, WINDOW, Bridge
-from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Translation
+from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Message, Translation
 from headwater.bridges.topics import NATS
 from headwater.errors import ClosedError, ConfigError, ConfigProblem
 from headwater.extras import require
@@ -37,7 +37,7 @@ require("nats", "headwater.bridges.nats")
 import nats  # noqa: E402
 from nats.errors import Error as NatsError  # noqa: E402
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy  # noqa: E402
-from nats.js.errors import APIError  # noqa: E402
+from nats.js.errors import APIError, BadRequestError, NotFoundError  # noqa: E402
 
 if TYPE_CHECKING:
     from headwater.federation.node import Node
@@ -68,7 +68,7 @@ class NatsBridge(Bridge):
         window: int = WINDOW,
         **options: Any,
     ) -> None:
-        super().__init__(node, name, mappings, limit=limit, window=window)
+        super().__init__(node, name, mappings, limit=limit, window=window, knows=("properties",))
         for each in ([server] if isinstance(server, str) else server) or [""]:
             if not re.match(r"(nats|tls|ws|wss)://", str(each)):
                 raise ConfigError([ConfigProblem("NatsBridge: server", "nats://HOST:PORT", repr(each))])
@@ -79,7 +79,7 @@ class NatsBridge(Bridge):
         self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
-        self._line: deque[_Message] = deque()  # what the server does not have yet; of the loop
+        self._line: deque[_Going] = deque()  # what the server does not have yet; of the loop
         self._there = threading.Event()
         self._thread = Supervised(self._run, f"headwater-{node.name}-{name}", node._crashes, again=self._goes_on)
         # One for all that comes in: in the order of the server. Publishing may wait, and the loop must not.
@@ -195,21 +195,15 @@ class NatsBridge(Bridge):
 
     async def _consume(self, number: int, topic: str) -> None:
         """What the stream has for this bridge's consumer, and what comes."""
-        stream = self._client.jetstream()
-        settings = ConsumerConfig(
-            durable_name=f"headwater-{self._node.name}-{self.name}-{number}".replace(".", "-"),
-            ack_policy=AckPolicy.EXPLICIT,
-            deliver_policy=DeliverPolicy.NEW,
-            filter_subject=topic,
-            max_ack_pending=FETCHED,
-        )
         consumer: Any = None
+        link = 0
         while True:
             try:
-                if consumer is None:
-                    consumer = await stream.pull_subscribe(
-                        topic, durable=settings.durable_name, stream=self._stream, config=settings
-                    )
+                if consumer is None or link != self.counts["connected"]:
+                    link = self.counts["connected"]
+                    if consumer is not None:
+                        await consumer.unsubscribe()
+                    consumer = await self._consumer(number, topic)
                 for message in await consumer.fetch(FETCHED, timeout=WAIT_SECONDS):
                     await self._took(message)
                     await message.ack()
@@ -222,8 +216,46 @@ class NatsBridge(Bridge):
                     log.warning("bridge %s: stream %s: %s; trying again", self.name, self._stream, error)
                     await asyncio.sleep(PAUSE_SECONDS)
 
+    async def _consumer(self, number: int, topic: str) -> Any:
+        """This bridge's place in the stream, of whatever life. The server would deliver what was under way over an
+        earlier connection after half a minute only, and after all that came later: where there is such, another
+        consumer takes over from the first that was not acknowledged, and then the earlier one goes. If it is killed in
+        between there are both, and neither is further than the bridge."""
+        stream, name = self._client.jetstream(), f"headwater-{self._node.name}-{self.name}-{number}".replace(".", "-")
+        settings = ConsumerConfig(
+            durable_name=name,
+            ack_policy=AckPolicy.EXPLICIT,
+            deliver_policy=DeliverPolicy.NEW,
+            filter_subject=topic,
+            max_ack_pending=FETCHED,
+        )
+        there = {}
+        for each in (name, f"{name}-b"):
+            with suppress(NotFoundError):
+                there[each] = await stream.consumer_info(self._stream, each)
+        if not there:
+            await stream.add_consumer(self._stream, settings)
+        elif len(there) == 1 and not any(info.num_ack_pending for info in there.values()):
+            (name,) = there
+        else:
+            latest = max(there, key=lambda each: there[each].ack_floor.stream_seq)
+            name = name if latest != name else f"{name}-b"
+            if name in there:
+                await stream.delete_consumer(self._stream, name)
+            settings.durable_name, settings.deliver_policy = name, DeliverPolicy.BY_START_SEQUENCE
+            settings.opt_start_seq = there[latest].ack_floor.stream_seq + 1
+            try:
+                await stream.add_consumer(self._stream, settings)
+            except BadRequestError as error:  # it may have no more consumers than there are
+                log.warning("bridge %s: stream %s: %s; what was under way comes late", self.name, self._stream, error)
+                name = latest
+            else:
+                await stream.delete_consumer(self._stream, latest)
+        return await stream.pull_subscribe_bind(name, self._stream)
+
     async def _took(self, message: Any) -> None:
-        take = functools.partial(self.take, message.subject, bytes(message.data))
+        beside = tuple((message.headers or {}).items())
+        take = functools.partial(self.take, message.subject, bytes(message.data), beside)
         try:
             await asyncio.get_running_loop().run_in_executor(self._taking, take)
         except ClosedError:
@@ -233,20 +265,20 @@ class NatsBridge(Bridge):
 
     # ── out ──
 
-    def send(self, mapping: Mapping, topic: str, payload: bytes, key: str, done: Callable[[], None]) -> None:
+    def send(self, mapping: Mapping, message: Message, key: str, done: Callable[[], None]) -> None:
         """In the handler's thread: it waits for the connection, so that what cannot go stays where it is kept."""
         while not self._there.wait(RECHECK_SECONDS) and not self.hopeless:
             pass
         loop = self._loop
         if self.closing.is_set() or loop is None or not self._there.is_set():
             raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
-        message = _Message(topic, payload, key, done)
+        going = _Going(*message, key, done)
         try:
-            loop.call_soon_threadsafe(self._line_up, message)
+            loop.call_soon_threadsafe(self._line_up, going)
         except RuntimeError:  # it is over; or it has crashed, and the next one takes this up
-            self._line.append(message)
+            self._line.append(going)
 
-    def _line_up(self, message: _Message) -> None:
+    def _line_up(self, message: _Going) -> None:
         self._line.append(message)
         self._more.set()
 
@@ -266,19 +298,20 @@ class NatsBridge(Bridge):
                     log.warning("bridge %s: %s: %r; trying again (%d)", self.name, message.topic, why, len(left))
                     await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _give(self, message: _Message) -> None:
+    async def _give(self, message: _Going) -> None:
         """One message; when this returns the server has it."""
+        headers = dict(message.properties)
         if self._stream:
-            headers = {"Nats-Msg-Id": f"{self._node.name}:{self.name}:{message.key}"}
+            headers["Nats-Msg-Id"] = f"{self._node.name}:{self.name}:{message.key}"
             stream = self._client.jetstream()
             await stream.publish(
                 message.topic, message.payload, stream=self._stream, timeout=WAIT_SECONDS, headers=headers
             )
         else:
-            await self._client.publish(message.topic, message.payload)
+            await self._client.publish(message.topic, message.payload, headers=headers or None)
             await self._client.flush()
 
-    def _settled(self, message: _Message, result: BaseException | None) -> bool:
+    def _settled(self, message: _Going, result: BaseException | None) -> bool:
         """Whether a message needs no more to be done: the server has it, or will never take it, which is told."""
         if isinstance(result, BaseException):
             if not _is_refused(result):
@@ -291,11 +324,12 @@ class NatsBridge(Bridge):
         return True
 
 
-class _Message(NamedTuple):
-    """One that is to go out; its key is the same when it goes again."""
+class _Going(NamedTuple):
+    """A message that is to go out; its key is the same when it goes again."""
 
     topic: str
     payload: bytes
+    properties: tuple[tuple[str, str], ...]
     key: str
     done: Callable[[], None]
 

@@ -224,6 +224,9 @@ class WebBridge(Service):
             return problem(403, "pages of other sites may do nothing here but by fetch, EventSource or WebSocket")
         try:
             answer = await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            limit = f"expected at most {self.limits.body:,} bytes in a request, found more"
+            answer = problem(413, f"{limit}; send several, or allow more: WebLimits(body=…)")
         except web.HTTPException as error:
             if isinstance(error, web.HTTPMethodNotAllowed) and error.allowed_methods <= {"OPTIONS"}:
                 error = web.HTTPNotFound()  # which every path has an answer to
@@ -311,7 +314,8 @@ class WebBridge(Service):
         channel = request.match_info["channel"]
         kind = request.content_type
         if kind not in ("application/json", "application/x-ndjson"):
-            raise FrameError(f"Content-Type: expected application/json or application/x-ndjson, found {kind}")
+            wanted = "expected application/json or application/x-ndjson (curl: -H 'Content-Type: application/json')"
+            raise FrameError(f"Content-Type: {wanted}, found {kind}")
         try:
             async with asyncio.timeout(self.limits.read):
                 body = await request.read()

@@ -124,7 +124,7 @@ class Feeds:
             return False
         if not anew and _same(made, interest):
             return False
-        feed.subscription.change(where=interest if interest is not None else "true")
+        feed.subscription._impose(interest if interest is not None else "true")
         return True
 
     def change(self, identity: Identity, feed: Feed | None, asked: Change) -> dict[str, int]:
