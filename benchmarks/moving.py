@@ -2,10 +2,11 @@
 
 python benchmarks/moving.py [--quick] [sink source groups questions mqtt web]
 
-A lab logs what it publishes, in a process of its own; a durable sink moves between two nodes of this process, over
-loopback. The pause is the time from the call of `move()`, when the handler had its last event, to the first event that
-it has at the other node. It is measured in round trips: the time of a question, of the same size, to the node that the
-sink was at, taken by turns with the moves. Once with a lab that keeps its last events in memory as well
+A lab logs what it publishes, and a durable sink moves between two other nodes, over loopback; each of the three is a
+process of its own. The pause is the time from the call of `move()`, when the handler had its last event, to the first
+event that it has at the other node; the token's way through a pipe is part of it. It is measured in round trips: the
+time of a question, of the same size, to the node that the sink was at, taken by turns with the moves, while events flow
+as they do then. Once with a lab that keeps its last events in memory as well
 (`Config(history=…)`), and once with one that reads all that the sink missed from the files of its log.
 
 What a source's move costs is measured too (`moving_sources.py`); what a group of four sinks handles, beside a queue
@@ -17,6 +18,7 @@ messages of MQTT into a handler, and a hundred WebSockets with a filter each.
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import statistics
 import tempfile
@@ -60,10 +62,10 @@ def _publish(folder: str, said: Any, history: int) -> None:
         said.recv()
 
 
-def _round_trip(asker: Any, other: Any) -> float:
+def _round_trip(asker: Any, other: str) -> float:
     """A question that is refused, to the node that the sink was at."""
     engine = asker._engine
-    peer = next(each for each in engine.everyone() if each.name == other.name)
+    peer = next(each for each in engine.everyone() if each.name == other)
     start = perf_counter()
     try:
         engine.dialogue.ask(peer, ClaimMove(bytes(32), bytes(16)), GUARD)
@@ -73,10 +75,10 @@ def _round_trip(asker: Any, other: Any) -> float:
 
 
 class _Reader:
-    """The handler, wherever the sink is: it sees that nothing is missing."""
+    """The handler: it sees that nothing is missing, and when its first event came."""
 
-    def __init__(self) -> None:
-        self.next, self.wrong = 0, 0
+    def __init__(self, next: int) -> None:
+        self.next, self.wrong = next, 0
         self.first = threading.Event()
         self.at = 0.0
 
@@ -88,6 +90,38 @@ class _Reader:
             self.first.set()
 
 
+def _place(name: str, other: str, folder: str, endpoint: str, orders: Any, beside: Any) -> None:
+    """A node at which the sink may be; tokens go from one place to the other by `beside`."""
+    logging.getLogger("headwater.federation").setLevel(logging.ERROR)  # round trips are refused, as they should be
+    with Node(name, connect=endpoint, listen="tcp/127.0.0.1:0", state=Path(folder) / name) as node:
+        assert node.until(lambda: node.has_channel(CHANNEL) and other in node.peers, GUARD)
+        sink, reader = None, _Reader(0)
+        orders.send("ready")
+        while True:
+            order = orders.recv()
+            if order == "subscribe":
+                sink = node.channel(CHANNEL).subscribe(reader, name="mail", delivery=Reliable(durable=True))
+                orders.send(node.ready(GUARD))
+            elif order == "move":
+                start = perf_counter()
+                token = sink.move()
+                beside.send((start, token, reader.next))
+                orders.send(reader.wrong)
+            elif order == "trip":
+                orders.send(_round_trip(node, other))
+            elif order == "resume":
+                start, token, next = beside.recv()
+                reader = _Reader(next)
+                sink = node.resume(token, reader, timeout=GUARD)
+                assert reader.first.wait(GUARD)
+                orders.send(reader.at - start)
+            elif isinstance(order, int):  # so many were published
+                assert node.until(lambda reader=reader, order=order: reader.next >= order, GUARD)
+                orders.send(reader.wrong)
+            else:
+                return
+
+
 def moving(report: Report, quick: bool) -> None:
     """With a lab that keeps its last events in memory beside its log, and with one that does not."""
     for history in (HISTORY, 0):
@@ -96,39 +130,39 @@ def moving(report: Report, quick: bool) -> None:
 
 def _moving(report: Report, quick: bool, history: int) -> None:
     """The median of all moves, and of round trips between them."""
-    folder, (here, there) = tempfile.mkdtemp(), multiprocessing.Pipe()
-    lab = multiprocessing.get_context("spawn").Process(target=_publish, args=(folder, there, history), daemon=True)
-    lab.start()
-    endpoint, reader = here.recv(), _Reader()
-    pauses, trips = list[float](), list[float]()
-    with (
-        Node("desk", connect=endpoint, listen="tcp/127.0.0.1:0", state=Path(folder) / "desk") as desk,
-        Node("phone", connect=endpoint, listen="tcp/127.0.0.1:0", state=Path(folder) / "phone") as phone,
-    ):
-        assert desk.until(lambda: desk.has_channel(CHANNEL) and "phone" in desk.peers, GUARD)
-        assert phone.until(lambda: phone.has_channel(CHANNEL) and "desk" in phone.peers, GUARD)
-        sink = desk.channel(CHANNEL).subscribe(reader, name="mail", delivery=Reliable(durable=True))
-        assert desk.ready(GUARD)
-        here.send("begin")
-        assert reader.first.wait(GUARD)
-        places = [desk, phone]
-        for number in range(4 if quick else MOVES):
-            old, new = places[number % 2], places[1 - number % 2]
-            trips.append(_round_trip(new, old))
-            sleep(0.1)  # events flow again at the rate
-            start = perf_counter()
-            token = sink.move()
-            reader.first.clear()
-            sink = new.resume(token, reader, timeout=GUARD)
-            assert reader.first.wait(GUARD)
-            pauses.append(reader.at - start)
-        here.send("stop")
-        published, rate = here.recv()
-        assert desk.until(lambda: reader.next >= published, GUARD)
-        here.send("end")
-        lab.join(GUARD)
-    assert not reader.wrong, f"{reader.wrong} events were not the next"
-    pause, trip = statistics.median(pauses), statistics.median(trips)
+    folder, processes = tempfile.mkdtemp(), multiprocessing.get_context("spawn")
+    lab, there = multiprocessing.Pipe()
+    processes.Process(target=_publish, args=(folder, there, history), daemon=True).start()
+    endpoint = lab.recv()
+    beside = dict(zip(("desk", "phone"), multiprocessing.Pipe(), strict=True))
+    places: dict[str, Any] = {}
+    for name, other in (("desk", "phone"), ("phone", "desk")):
+        places[name], there = multiprocessing.Pipe()
+        given = name, other, folder, endpoint, there, beside[name]
+        processes.Process(target=_place, args=given, daemon=True).start()
+    pauses, trips, wrong = list[float](), list[float](), 0
+
+    def told(name: str, order: Any) -> Any:
+        places[name].send(order)
+        return places[name].recv()
+
+    assert [each.recv() for each in places.values()] == ["ready", "ready"]
+    assert told("desk", "subscribe")
+    lab.send("begin")
+    for number in range(1 + (4 if quick else MOVES)):
+        old, new = ("desk", "phone") if number % 2 == 0 else ("phone", "desk")
+        sleep(0.1)  # events flow at the rate
+        trips.append(told(new, "trip"))
+        places[new].send("resume")
+        wrong += told(old, "move")
+        pauses.append(places[new].recv())
+    lab.send("stop")
+    published, rate = lab.recv()
+    wrong += told(new, published)
+    for each in (*places.values(), lab):
+        each.send("end")
+    assert not wrong, f"{wrong} events were not the next"
+    pause, trip = statistics.median(pauses[1:]), statistics.median(trips[1:])  # the first one loads what it needs
     where = "its last events in memory" if history else "from files of the log"
     report.add(
         f"a sink moves: pause, in round trips, {where}",

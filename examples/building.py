@@ -6,8 +6,8 @@ Everybody is seen at the doors; only the security sees where others are. The lig
 floor one is on. A door opens for staff on its floor, and for nobody else. All of it is decided at the node of the
 building, before anything leaves it, and changes when somebody moves, and when the policy does.
 
-The second half is the devices: people move between floors, and their mail and printers follow them; sensors come by
-MQTT, and a phone by WebSocket. It is in `building_devices.py`, and says what it needs.
+The second half is the devices: people move between floors with their devices, and mail and printers follow them;
+sensors come by MQTT, and a phone by WebSocket. It is in `building_devices.py`, and says what it needs.
 """
 
 from __future__ import annotations

@@ -25,14 +25,22 @@ PROMISES = {
         "for eve the door of floor 1 stays shut",
         "version 2 holds from {'ie.tcd.sighting': {'badges': 4}} on\neve is told: not allowed: policy",
         "eve has seen 1, ann 5",
-        "what happens                                      floor 0          floor 2         phone          fan\n"
-        "Ann is on floor 0, and has mail                   Coffee?, Lunch?\n"
-        "her phone asks how warm it is there                                                21°\n"
+        "what happens                                      floor 0          floor 2      "
+        "   house                      phone          fan\n"
+        "Ann is on floor 0, and has mail                   Coffee?, Lunch?               "
+        "   ann's watch #1: 120 steps\n"
+        "her phone asks how warm it is there                                             "
+        "                              21°\n"
         "she prints from it                                prints a map\n"
         "she goes to floor 2; on the stairs there is mail                   Where are you?\n"
+        "her watch has come along, and goes on                                           "
+        "   ann's watch #2: 240 steps\n"
+        "who has paper on floor 2?                                                          2a: 0, 2b: 250\n"
         "she prints again; her phone asks about floor 2                     prints slides\n"
-        "in the lift it hears nothing; floor 2 gets warm                                                   at 27°\n"
-        "it is back, and goes on                                                            26°, 27°, 26°\n",
+        "in the lift it hears nothing; floor 2 gets warm                                 "
+        "                                             at 27°\n"
+        "it is back, and goes on                                                         "
+        "                              26°, 27°, 26°\n",
     ],
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
     "eco_world.py": [
@@ -119,7 +127,7 @@ PROMISES = {
         "in colour: nobody",
     ],
     "workers.py": [
-        "20 orders of more than 10, each packed once: True\npacked while the first rests: 6\n",
+        "20 orders of more than 10, each packed once: True\npacked while the first rests: 8\n",
         "what the first had in hand went to others, marked: True",
     ],
     "separation.py": [
@@ -171,7 +179,7 @@ PROMISES = {
 # Those that tests/spark/test_examples.py runs, in the session of all tests.
 SPARK = ("study.py", "four_executions.py", "ingest.py", "pattern_stream.py", "spark_stream.py")
 # Those that others run.
-PARTS = ("building_devices.py",)
+PARTS = ("building_devices.py", "building_floors.py", "building_outside.py")
 # Those that run one after the other in one process, which loads everything once.
 PLAIN = (
     "backtest.py",
