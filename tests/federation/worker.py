@@ -293,11 +293,12 @@ class Worker:
         durable: bool = False,
         order: str | None = None,
         reliable: bool = True,
+        group: str | None = None,
     ) -> Any:
         sink = self.sinks[name] = Sink(path)
         subscribe, wanted = self.node.channel(channel, Count).subscribe, SPECIAL.get(where or "", where)
         delivery = Reliable(durable=durable) if reliable else BestEffort()
-        sink.subscription = subscribe(sink, wanted, name=name, delivery=delivery, order=order)
+        sink.subscription = subscribe(sink, wanted, name=name, delivery=delivery, order=order, group=group)
         return True
 
     def sequence(self, channel: str) -> Any:

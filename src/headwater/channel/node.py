@@ -281,6 +281,11 @@ class Node:
     def _place_source(self, source: Source) -> None:
         """A source is about to be advertised: where it was before, if it goes on elsewhere or comes from there."""
 
+    def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Container[str]]:
+        """Sources of a channel that came from other nodes and are here, with the event after which they are; and those
+        that have left."""
+        return {}, ()
+
     def _move_source(self, source: Source, to: str, lasts: float) -> str:
         """A token with which a source goes on elsewhere."""
         raise SubscriptionError(

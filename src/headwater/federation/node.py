@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
@@ -272,6 +272,11 @@ class Node(LocalNode):
     def _place_source(self, source: Source) -> None:
         if self._moving_sources is not None:
             self._moving_sources.place(source)
+
+    def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Container[str]]:
+        if self._moving_sources is None:
+            return super()._moved_sources(channel)
+        return self._moving_sources.of_channel(channel)
 
     def _move_source(self, source: Source, to: str, lasts: float) -> str:
         if self._moving_sources is None:

@@ -1,6 +1,7 @@
 """A storm: sinks and sources go from node to node at random, some at the same time, each node in a process of its own,
 while nodes are killed. Sources are logged and sinks durable: of what was published nothing is lost, each sink has it in
-order, what comes again says so, and no number was given twice.
+order, what comes again says so, and no number was given twice. Each source has a durable group as well, whose members
+stay where they are: each event is handled by one of them, or again by another, which is told so.
 
 Everything that happens follows from a seed, but for what the machine adds: where in the midst of something a process is
 killed.
@@ -9,6 +10,7 @@ killed.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from headwater.store.log import ChannelReader
+from headwater.testing import eventually
 from tests.federation.processes import World
 
 PAUSE = 0.02  # seconds between two bursts of a source
@@ -24,6 +27,8 @@ PACE = 2  # events in each
 SOME = 5  # events that a sink is to have, or a source to publish, between two things that happen to it
 KILLS = ("old", "new", "source", "another")  # who may be killed with a move
 MOMENTS = ("before", "during", "after")  # it arrives
+GROUP, MEMBERS = "workers", 2  # of each source
+GROUP_SECONDS = 240.0  # against hanging
 TOGETHER = (1, 1, 2, 3)  # how many move at the same time
 Say = Callable[[str], object]
 
@@ -121,6 +126,20 @@ class MovingSource:
 
 
 @dataclass
+class Member:
+    """One of a durable group of a channel with one source; it does not move."""
+
+    name: str
+    at: str
+    channel: str
+
+    def begin(self, storm: Storm) -> None:
+        """It is subscribed for the first time, or again."""
+        path = storm.log(self.name)
+        storm.world[self.at]("sink", channel=self.channel, name=self.name, path=path, durable=True, group=GROUP)
+
+
+@dataclass
 class Journey:
     """Something on its way to another node."""
 
@@ -157,6 +176,11 @@ class Storm:
             for j in range(self.sinks)
         ]
         self.movables: list[Movable] = [*self.readers, *self.flows]
+        self.members = [
+            Member(f"w{k}.{j}", self.nodes[(k + 2 * j + 1) % len(self.nodes)], flow.channel)
+            for k, flow in enumerate(self.flows)
+            for j in range(MEMBERS)
+        ]
 
     def log(self, name: str) -> str:
         return self.world.path(f"{name}.log")
@@ -170,10 +194,12 @@ class Storm:
             self._open(name)
         for flow in self.flows:
             flow.begin(self)
-        for reader in self.readers:
+        for reader in (*self.readers, *self.members):
             reader.begin(self)
         for flow in self.flows:
-            for node in {reader.at for reader in self.readers if reader.channel == flow.channel} - {flow.at}:
+            for node in {each.at for each in (*self.readers, *self.members) if each.channel == flow.channel} - {
+                flow.at
+            }:
                 assert self.world[node]("sees", channel=flow.channel, sources=[f"{flow.name}@{flow.at}"]) is True
         for node in self.nodes:
             ready = self.world[node]("ready")
@@ -239,6 +265,9 @@ class Storm:
         self.world.kill(name)
         self.world.start(name)
         self._open(name)
+        for member in self.members:
+            if member.at == name:
+                member.begin(self)
         moving = {each.it.name for each in leaving}
         back = [it for it in self.movables if it.at == name]
         self._chance.shuffle(back)
@@ -280,13 +309,36 @@ class Storm:
             problems += [f"{reader.name} at {reader.at}: {what}" for what in wrong(Path(self.log(reader.name)))]
         for flow in self.flows:
             problems += self._wrong_with(flow)
+            problems += self._wrong_with_group(flow)
         return problems
+
+    def _wrong_with_group(self, flow: MovingSource) -> list[str]:
+        """From where it began on, each number was handled, by one who was not told that it came again, or by such."""
+        end = max(row["event_seq"] for batch in self._logged(flow).read() for row in batch.to_pylist())
+        paths = [Path(self.log(each.name)) for each in self.members if each.channel == flow.channel]
+
+        def handled() -> list[Line]:
+            return [line for path in paths for line in lines(path)]
+
+        def missing() -> set[int]:
+            found = {line.seq for line in handled()}
+            return set(range(min(found, default=1), end + 1)) - found
+
+        try:
+            eventually(lambda: not missing(), "all is handled", GROUP_SECONDS)
+        except AssertionError:
+            return [f"{flow.name}: its group has not handled {len(missing())} of {end:,}: {sorted(missing())[:10]}"]
+        first = Counter(line.seq for line in handled() if not line.again)
+        twice = [seq for seq, times in first.items() if times > 1]
+        return [f"{flow.name}: its group has handled {twice[:10]} twice, and nobody was told"] if twice else []
+
+    def _logged(self, flow: MovingSource) -> ChannelReader:
+        return ChannelReader(self.world.path("events"), flow.channel)
 
     def _wrong_with(self, flow: MovingSource) -> list[str]:
         """The log of all nodes together has each number once, and all for which `publish` has returned; sinks have
         under each number what the log has."""
-        reader = ChannelReader(self.world.path("events"), flow.channel)
-        rows = [row for batch in reader.read() for row in batch.to_pylist()]
+        rows = [row for batch in self._logged(flow).read() for row in batch.to_pylist()]
         logged = {row["event_seq"]: (row["maker"], row["n"]) for row in rows}
         found = [] if len(logged) == len(rows) else [f"{flow.name}: {len(rows) - len(logged)} numbers are logged twice"]
         if sorted(logged) != list(range(1, len(logged) + 1)):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Event, Log, Node, Reliable, i64
+from headwater import Event, Log, Node, i64
 from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError, SubscriptionError, Unreachable
 from headwater.federation.arrive.deeds import Deeds
 from headwater.federation.moving.source_past import append_page
@@ -181,10 +181,6 @@ def test_bad_tokens_and_what_cannot_move(tmp_path: Path) -> None:
         namesake.close()
         with pytest.raises(FederationError, match="has events of another one of that name"):
             mill.resume_source(token, timeout=GUARD)
-        shared = lab.channel("test.shared", Count)
-        shared.subscribe(print, group="packers", delivery=Reliable(durable=True))
-        with pytest.raises(SubscriptionError, match="no durable group"):
-            shared.source("s").move()
         derived = lab.channel(CHANNEL).derive("test.count.even", "n % 2 == 0")
         with pytest.raises(HeadwaterError):
             derived.source("d").move()

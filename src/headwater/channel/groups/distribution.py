@@ -13,7 +13,7 @@ anything else, marked. Events of one key are handed over in their order. No othe
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
@@ -66,6 +66,7 @@ class Distribution(Generic[T]):
         self._seats: dict[str, _Seat[T]] = {}
         self._owners: OrderedDict[Hashable, _Ownership] = OrderedDict()
         self._waiting: deque[_Waiting[T]] = deque()
+        self._withdrawn: set[int] = set()  # what members have that goes to nobody else
         self._numbers = self._turns = 0
 
     @property
@@ -143,6 +144,9 @@ class Distribution(Generic[T]):
             del self._seats[member]
         for item in returned.values():
             self._lay_down(item)
+        if self._withdrawn:
+            returned = {number: item for number, item in returned.items() if number not in self._withdrawn}
+            self._withdrawn &= {number for each in self._seats.values() for number in each.has}
         for number in sorted(returned, reverse=True):
             self._waiting.appendleft((*returned[number][:3], True))
         return self._hand_out()
@@ -212,15 +216,24 @@ class Distribution(Generic[T]):
         if seat is None:
             return [], []
         done: list[T] = []
+        withdrawn = self._withdrawn
         for number in numbers:
             item = seat.has.pop(number, None)
             if item is not None:
                 done.append(item[1])
+                if withdrawn:
+                    withdrawn.discard(number)
                 if item[2] is not None:
                     self._lay_down(item)
         if seat.retired and not seat.has:
             del self._seats[member]
         return done, (self._hand_out() if done and self._waiting else [])
+
+    def withdraw(self, concerns: Callable[[T], bool]) -> None:
+        """These events are others' business from here on: who has one may acknowledge it, and nobody else gets it."""
+        self._waiting = deque(item for item in self._waiting if not concerns(item[1]))
+        for seat in self._seats.values():
+            self._withdrawn.update(number for number, item in seat.has.items() if concerns(item[1]))
 
     def clear(self) -> int:
         """Nobody is left: how many events were given up."""

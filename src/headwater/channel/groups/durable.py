@@ -3,6 +3,8 @@
 How far it is with each source is kept in the node's state; so nothing is lost when members are gone, all of them, or
 when the node is started again. What may have been handed over before is marked. A group begins where the sources are
 when its first member comes; sources that come later it has from their first event on.
+
+How far it is with a source goes along when that moves to another node, where a group of its name goes on.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.groups import following
 from headwater.channel.groups.following import Following, PastSource
 from headwater.channel.groups.group import Group
+from headwater.channel.groups.group_positions import BEGUN, GroupPosition, GroupPositions, where
 from headwater.channel.queues.mailbox import dispatch_all
-from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Bystander, Ready
 from headwater.channel.routing.wiring import Move
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from headwater.store import NodeState
 
 log = logging.getLogger("headwater")
-BEGUN = ""  # the key under which it is kept that there is such a group
 BATCH = 64  # events that are handed over at once, so that it is not written of each by itself
 RETRY_SECONDS = 1.0  # after which a log that could not be read is looked at again
 
@@ -65,7 +66,6 @@ class DurableGroup(Group):
         assert node.state is not None and node._logs is not None
         self._state: NodeState = node.state
         self._later = later
-        self._label = f"group {name} of {channel.name}"
         self._followings: dict[str, Following] = {}
         self._pumping = threading.Lock()
         self._more = self._reading = False
@@ -79,19 +79,21 @@ class DurableGroup(Group):
         wiring, logs = self.node._wiring, self.node._logs
         assert logs is not None
         logs.of(self.channel)  # it is there from here on, with an id
-        self._log_id = logs.id_of(self.channel.name)
-        positions, handed = self._state.positions(self._label), self._state.handed(self._label)
-        begins = BEGUN not in positions
-        reader = logs.reader(self.channel.name)
-        ends = {} if reader is None else {span.source: span.last for span in reader.sources()}
+        kept = GroupPositions.at(self.node, self.channel.name)
+        assert kept is not None
+        self._kept, self._label = kept, kept.label(self.name)
+        self._positions, self._handed = kept.of(self.name)
+        begins = BEGUN not in self._positions
+        came, left = self.node._moved_sources(self.channel.name)
+        ends = {**came, **logged_ends(self.node, self.channel)}
 
         def begin() -> None:
             """All sources stand still."""
             here = {source.name: source.seq for source in self.channel.sources.values() if source.log is not None}
             for name, last in {**ends, **here}.items():
-                key = self._key_of(name)
-                floor = last if begins else positions.get(key, 0)
-                self._followings[name] = Following(name, key, floor, max(floor, handed.get(key, 0)))
+                if name not in left:
+                    done, handed = (last, last) if begins else self._where(name, came.get(name, 0))
+                    self._followings[name] = Following(name, kept.key(name), done, handed)
 
         with wiring.lock:
             self._entry = wiring.entry(self.channel, self.terms.interest)
@@ -101,8 +103,8 @@ class DurableGroup(Group):
             self._write({BEGUN: 1, **{each.key: each.floor for each in self._followings.values()}})
         self._read_soon()
 
-    def _key_of(self, source: str) -> str:
-        return key_of(self.node.name, self._log_id, source)
+    def _where(self, source: str, began: int) -> tuple[int, int]:
+        return where(self._positions, self._handed, self._kept.key(source), began)
 
     def _now_empty(self, why: str) -> bool:
         """Nobody is left: what is not done stays in the log."""
@@ -115,17 +117,58 @@ class DurableGroup(Group):
     # ── what is published ──
 
     def follow(self, source: RoutedSource) -> Following:
-        """A source that is open; that has come since it began, from its first event here on: what it had published at
-        other nodes before, groups there have had. The source's lock is held."""
-        found, before = self._followings.get(source.name), getattr(source, "begins_after", 0)
+        """A source that is open: from where its state has it, or, if it has come since the group began, from its first
+        event here on. The source's lock is held."""
+        found = self._followings.get(source.name)
         if found is None:
             with self._lock:
-                made = Following(source.name, self._key_of(source.name), before, before)
+                place = self._where(source.name, getattr(source, "begins_after", 0))
+                made = Following(source.name, self._kept.key(source.name), *place)
                 found = self._followings.setdefault(source.name, made)
-        elif found.cursor < before and not found.queue:
-            found.cursor = before
         found.rests = False
         return found
+
+    # ── sources that move ──
+
+    def rest(self, source: str, rests: bool = True) -> bool:
+        """Hand nothing more over of a source that is about to leave, or go on with it; whether nobody has anything of
+        it."""
+        with self._lock:
+            found = self._followings.get(source)
+            if found is None:
+                return True
+            found.held, idle = rests, found.idle
+        if not rests:
+            self._pump()
+        return idle
+
+    def part(self, source: str) -> None:
+        """A source has left, and what is not done of it is for the group where it goes on. Who has something of it may
+        finish that; nobody here gets it again."""
+        with self._lock:
+            found = self._followings.pop(source, None)
+            if found is None:
+                return
+            found.held = found.rests = True
+            found.queue.clear()
+            self.distribution.withdraw(lambda letter: letter.source.name == source)
+            floor, self._positions[found.key] = self._moved.pop(found.key, None), found.floor
+            self._handed[found.key] = max(found.noted, self._handed.get(found.key, 0))
+        if floor is not None:
+            self._write({found.key: floor})
+
+    def told(self, source: str, position: GroupPosition) -> None:
+        """A source comes from another node, where a group of this name was so far with it; the state has that."""
+        with self._lock:
+            key = self._kept.key(source)
+            self._positions[key] = max(position.done, self._positions.get(key, 0))
+            self._handed[key] = max(position.handed, self._handed.get(key, 0))
+
+    def meet(self, source: RoutedSource) -> None:
+        """It is here: what is not done of it is handed over, though it publishes nothing."""
+        with source.lock:
+            self.follow(source)
+        self._pump()
 
     def dispatch(self) -> None:
         """Something was published: hand it on, or have it read."""
@@ -160,6 +203,8 @@ class DurableGroup(Group):
                 ready: Ready = []
                 with self._lock:
                     for each, letter in batch:
+                        if self._followings.get(each.name) is not each:
+                            continue  # its source has left just now
                         put = self.distribution.put_again if letter.seq <= each.again else self.distribution.put
                         self._give(put(letter, self._key(letter)), ready)
                 dispatch_all(ready)
@@ -170,7 +215,7 @@ class DurableGroup(Group):
         """The next events, of each source in turn; under the lock."""
         found: list[tuple[Following, Letter]] = []
         most = max(1, min(BATCH, self.distribution.free))
-        waiting = [each for each in self._followings.values() if each.queue]
+        waiting = [each for each in self._followings.values() if each.queue and not each.held]
         while waiting and len(found) < most:
             found += [(each, each.take()) for each in waiting]
             waiting = [each for each in waiting if each.queue]
@@ -189,7 +234,9 @@ class DurableGroup(Group):
     def _settled(self, done: list[Letter]) -> None:
         """Under the lock."""
         for letter in done:
-            its = self._followings[letter.source.name]
+            its = self._followings.get(letter.source.name)
+            if its is None or letter.seq <= its.floor:
+                continue  # its source has left since, and may have come back
             before = its.floor
             its.done(letter.seq)
             if its.floor != before:
@@ -332,4 +379,10 @@ class FollowingIntake(Bystander):
         return ()  # nobody waits: what there is no room for is in the log
 
 
-__all__ = ["DurableGroup", "why_not"]
+def logged_ends(node: NodeContract, channel: Channel) -> dict[str, int]:
+    """By the names of sources that the log of a node has, their last events."""
+    reader = None if node._logs is None else node._logs.reader(channel.name)
+    return {} if reader is None else {span.source: span.last for span in reader.sources()}
+
+
+__all__ = ["DurableGroup", "logged_ends", "why_not"]

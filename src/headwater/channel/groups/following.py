@@ -44,7 +44,11 @@ class Following:
     """Of one source, by its name in the log. Changed under the lock of the group, but for `live` and what is put in,
     which are so under that of the source."""
 
-    __slots__ = ("_done", "_open", "again", "cursor", "floor", "key", "live", "name", "noted", "past", "queue", "rests")
+    # fmt: off
+    __slots__ = (
+        "_done", "_open", "again", "cursor", "floor", "held", "key", "live", "name", "noted", "past", "queue", "rests",
+    )
+    # fmt: on
 
     def __init__(self, name: str, key: str, floor: int, again: int) -> None:
         self.name, self.key = name, key
@@ -53,6 +57,7 @@ class Following:
         self.noted = again  # and up to here it is written that this one may have
         self.live = False
         self.rests = False  # all that there is was read, and no source of its name is open
+        self.held = False  # nothing is handed over: it is about to leave
         self.queue: deque[Letter] = deque()
         self.past: PastSource | None = None
         self._open: deque[int] = deque()  # what was taken from the queue, and of that
@@ -82,6 +87,11 @@ class Following:
             self.floor = self._open.popleft()
             self._done.remove(self.floor)
         self.settle()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody has anything of it."""
+        return not self._open
 
     def settle(self) -> None:
         """Nothing is open, and nothing waits: what follows up to here is not wanted, and so it is done."""

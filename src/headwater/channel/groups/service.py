@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.channel.groups.durable import DurableGroup, why_not
+from headwater.channel.groups.durable import DurableGroup, logged_ends, why_not
 from headwater.channel.groups.group import Group, Seat
+from headwater.channel.groups.group_positions import GroupPosition, GroupPositions
 from headwater.channel.groups.member import GroupMember
 from headwater.channel.groups.terms import Terms, check_group, credit_of
 from headwater.channel.options.config import Queue
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.contract import NodeContract
     from headwater.channel.options.subscribe import Options
+    from headwater.channel.source import Source
 
 log = logging.getLogger("headwater")
 UNBOUNDED = 2**31 - 1
@@ -143,6 +145,44 @@ class Groups(Service):
                 group.terms.check(name, channel.name, terms)
                 group.join(seat)
             return group
+
+    # ── sources that move ──
+
+    def rest(self, channel: Channel, source: str, rests: bool = True) -> bool:
+        """Durable groups hand nothing more over of a source, or go on with it; whether no member has any of it."""
+        idle = [group.rest(source, rests) for group in self._durable(channel)]
+        return all(idle)
+
+    def part(self, channel: Channel, source: str) -> None:
+        """A source has left: what durable groups here have not done of it is for those where it goes on."""
+        for group in self._durable(channel):
+            group.part(source)
+
+    def take_over(self, channel: Channel, source: str, told: Iterable[GroupPosition]) -> None:
+        """A source is about to come, and durable groups go on with it where they were at another node. StoreError if
+        that cannot be written."""
+        kept = GroupPositions.at(self._node, channel.name)
+        if kept is None:
+            return
+        told = list(told)
+        with self._lock:  # no group begins meanwhile
+            kept.take_over(source, told, logged_ends(self._node, channel))
+            there = {group.name: group for group in self._durable(channel)}
+            for each in told:
+                if each.group in there:
+                    there[each.group].told(source, each)
+
+    def meet(self, source: Source) -> None:
+        """A source that came from another node is open here."""
+        for group in self._durable(source.channel):
+            group.meet(source)
+
+    def _durable(self, channel: Channel) -> list[DurableGroup]:
+        with self._lock:
+            found = [group for (number, _), group in self._groups.items() if number == channel.number]
+        return [group for group in found if isinstance(group, DurableGroup) and not group.over]
+
+    # ── what there is ──
 
     def tidy(self, group: Group) -> None:
         """It may be over: what it has counted stays."""

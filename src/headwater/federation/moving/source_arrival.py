@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from headwater.channel.groups.group_positions import GroupPosition
+from headwater.channel.groups.service import Groups, groups_of
 from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
@@ -93,6 +95,8 @@ class SourceArrival:
             said = SourceAd(0, move.source, move.channel, log=PLACE, home=claimed.home, term=claimed.term)
             self._deeds.check(self._node.name, said, claimed.deeds)  # else nobody would hear it
         cut = Cut(claimed.home, claimed.term, claimed.upto, claimed.stamp)
+        if claimed.groups:
+            self._take_over(channel, move.source, claimed)
         register.take(move.id, move.channel, move.source, Arrival(cut, tuple(claimed.deeds)))
         if cut.home and channel.derived:
             self._await_end(channel, cut.home, end)
@@ -245,6 +249,13 @@ class SourceArrival:
 
     # ── it goes on ──
 
+    def _take_over(self, channel: Channel[Any], source: str, claimed: SourceClaimed) -> None:
+        """Durable groups go on with it where they were: that is written before it is here. No more is believed of what
+        was said than can be so."""
+        groups, upto = groups_of(self._node), claimed.upto
+        told = [GroupPosition(each.group, min(each.done, upto), min(each.handed, upto)) for each in claimed.groups]
+        groups.take_over(channel, source, told)
+
     def _made(self, channel: Channel[Any], move: SourceMove, options: Mapping[str, Any]) -> Source[Any]:
         facts = None if move.facts is None else unpack_interest(move.facts, None)
         own = None if move.own is None else unpack_type(move.own)
@@ -281,6 +292,9 @@ class SourceArrival:
             if subscription._progress is not None:
                 subscription._progress.note_beginnings()
         dispatch_all(ready)
+        groups = self._node.services.get(Groups.name)
+        if groups is not None:
+            groups.meet(source)
         for peer in self._peers.everyone():
             crossing = peer.crossings.get(channel.name)
             if crossing is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.groups.durable import FollowingIntake
+from headwater.channel.groups.service import Groups
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.services.moving.source_register import SourceRegister
 
 DRAIN_SECONDS = 5.0  # for which it is waited that others have what a source without a log has published
+FINISH_SECONDS = 0.5  # and that members of durable groups have done what they have at hand: else it comes again, marked
 
 
 def check_movable(source: Source, multicast: bool) -> None:
@@ -39,10 +40,6 @@ def check_movable(source: Source, multicast: bool) -> None:
         raise refuse("a source of a channel", "one of a derived channel", hint)
     if source.name.startswith("headwater.") or source.at_end is not None or source.come_to is not None:
         raise refuse("a source that this program publishes at", "one that a pattern or an object has", "move that")
-    members = [member for entry in list(channel.entries.values()) for member in entry.members]
-    if any(isinstance(member, FollowingIntake) for member in members):
-        hint = "make the group one that is not durable, or leave the source where it is"
-        raise refuse("a channel of which no durable group keeps here how far it is", "one that does", hint)
     if multicast:
         raise refuse("direct streams", "multicast", "have that channel not multicast")
 
@@ -66,8 +63,24 @@ class SourceDeparture:
     def cut(self, register: SourceRegister, id: bytes, source: Source, who: str, claimant: bytes) -> Cut | None:
         """Have somebody go on with it; None if it is closed by now. Publishers wait meanwhile; if it cannot be written
         it goes on here as before."""
-        cut = self._cut_drained if source.log is None else self._cut_logged
-        return cut(register, id, source, who, claimant)
+        if source.log is None:
+            return self._cut_drained(register, id, source, who, claimant)
+        cut, groups = None, self._groups
+        if groups is not None:
+            channel, name = source.channel, source.name
+            groups.rest(channel, name)
+            self._context.scheduler.until(lambda: groups.rest(channel, name), FINISH_SECONDS)
+        try:
+            cut = self._cut_logged(register, id, source, who, claimant)
+        finally:
+            if groups is not None and cut is None:
+                groups.rest(channel, name, False)
+        return cut
+
+    @property
+    def _groups(self) -> Groups | None:
+        found = self._context.node.services.get(Groups.name)
+        return found if isinstance(found, Groups) else None
 
     def _cut_logged(self, register: SourceRegister, id: bytes, source: Source, who: str, claimant: bytes) -> Cut | None:
         log = source.log
@@ -139,6 +152,8 @@ class SourceDeparture:
                     delivery = sink._options.delivery
                     if sink._progress is not None and isinstance(delivery, Reliable) and delivery.within is None:
                         node.state.commit_all(sink.name, {key: cut.upto})
+            if self._groups is not None:
+                self._groups.part(channel, source.name)
         node._close_source(source)
 
     def _have_had(self, source: Source, channel: Channel[Any], cut: Cut) -> None:

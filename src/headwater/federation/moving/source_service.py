@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headwater.channel.groups.group_positions import GroupPosition, GroupPositions
 from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.services import Service
 from headwater.errors import SubscriptionError
@@ -35,8 +36,10 @@ from headwater.federation.wire.control import MAX_DEEDS
 from headwater.federation.wire.move_requests import ID_BYTES
 from headwater.federation.wire.requests import pack_type
 from headwater.federation.wire.source_move_requests import (
+    MAX_GROUPS,
     ClaimSource,
     FetchPast,
+    GroupAt,
     PastPage,
     SourceClaimed,
     SourceMove,
@@ -149,9 +152,21 @@ class MovingSources(Service):
         logs = self._node._logs
         assert logs is not None and self._past is not None
         source.home, source.deeds = cut.home, arrived.deeds
-        logs.handed[channel, name] = EarlierEvents(self._past, channel, cut.home, cut.upto)
+        logs.handed[channel, name] = EarlierEvents(self._past, channel, cut.home, cut.upto)  # it may have come back
         source.kept_key = cut.home
         source.again = source.logged_upto(source.channel)
+
+    def of_channel(self, channel: str) -> tuple[dict[str, int], set[str]]:
+        """Sources of a channel that came from other nodes and are here, open or not, with the event after which they
+        are, and what is before that to be read; and those that have left."""
+        logs = self._node._logs
+        if self._node.state is None or logs is None or self._past is None:
+            return {}, set()
+        came, left = self.register.arrivals(channel), self.register.left(channel)
+        here = {source: cut for source, cut in came.items() if cut.home and source not in left}
+        for source, cut in here.items():
+            logs.handed.setdefault((channel, source), EarlierEvents(self._past, channel, cut.home, cut.upto))
+        return {source: cut.upto for source, cut in here.items()}, left
 
     def settled(self, source: Source[Any]) -> None:
         """A source that came from another node is advertised."""
@@ -233,6 +248,8 @@ class MovingSources(Service):
                     f"{terms.source!r} was at {MAX_DEEDS} other nodes on its way here, which is as many as may be; "
                     "move it to one of those"
                 )
+            if len(self._groups_with(terms)) > MAX_GROUPS:
+                raise SubscriptionError(f"{terms.channel}: expected at most {MAX_GROUPS:,} durable groups, found more")
             cut = self._departure.cut(self.register, request.id, source, who, request.claimant)
             if cut is None:
                 raise self._not_open(request.id, terms)
@@ -241,7 +258,16 @@ class MovingSources(Service):
         if cut.home and request.after < cut.upto:
             rows, _ = self._page(terms, request.after, cut.upto)
         deeds = self._deeds_of(terms, cut, who) if cut.home else []
-        return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows)
+        groups = [GroupAt(*each) for each in self._groups_with(terms)] if cut.home else []
+        return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows, groups)
+
+    def _groups_with(self, terms: Terms) -> list[GroupPosition]:
+        """How far durable groups are with a source, by this node's state: also those that have no members now."""
+        kept = GroupPositions.at(self._node, terms.channel)
+        if kept is None:
+            return []
+        arrived = self.register.arrival(terms.channel, terms.source)
+        return kept.of_source(terms.source, 0 if arrived is None else arrived.cut.upto)
 
     def _deeds_of(self, terms: Terms, cut: Cut, who: str) -> list[bytes]:
         """What led here, and from here to the next."""

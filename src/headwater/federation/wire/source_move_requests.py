@@ -14,6 +14,7 @@ from headwater.federation.wire.requests import MAX_LIST, Request
 MAX_TYPE = 128 << 10  # bytes
 PAGE_BYTES = 256 << 10  # of events in one answer, unless a single one is larger
 MAX_PAGE = 32 << 20
+MAX_GROUPS = 4096  # durable ones, that a source has
 
 _Id = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 _Claimant = Annotated[bytes, Meta(min_length=CLAIMANT_BYTES, max_length=CLAIMANT_BYTES)]
@@ -53,9 +54,18 @@ class FetchPast(Request, frozen=True, tag=True):
     upto: Number = 0
 
 
+class GroupAt(msgspec.Struct, frozen=True, array_like=True):
+    """How far a durable group is with a source: what is done, and what somebody may have had."""
+
+    group: Name
+    done: Number
+    handed: Number
+
+
 class SourceClaimed(msgspec.Struct, frozen=True, tag=True):
     """The source is the claimant's, for good, after its event `upto`, which was published at `stamp`. `subscribers` are
-    the ids of nodes that get its events; `rows` is what is after the event that the claimant has, or a part of it."""
+    the ids of nodes that get its events; `rows` is what is after the event that the claimant has, or a part of it;
+    `groups` are durable ones that have its events."""
 
     upto: Number
     stamp: Number
@@ -64,6 +74,7 @@ class SourceClaimed(msgspec.Struct, frozen=True, tag=True):
     deeds: Annotated[list[Deed], Meta(max_length=MAX_DEEDS)]
     subscribers: Annotated[list[Name], Meta(max_length=MAX_LIST)] = []
     rows: _Page = b""
+    groups: Annotated[list[GroupAt], Meta(max_length=MAX_GROUPS)] = []
 
 
 class ClaimSource(Request, frozen=True, tag=True):
@@ -83,4 +94,15 @@ class DeedBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     to: Name  # the name of a node
 
 
-__all__ = ["MAX_PAGE", "PAGE_BYTES", "ClaimSource", "DeedBody", "FetchPast", "PastPage", "SourceClaimed", "SourceMove"]
+__all__ = [
+    "MAX_GROUPS",
+    "MAX_PAGE",
+    "PAGE_BYTES",
+    "ClaimSource",
+    "DeedBody",
+    "FetchPast",
+    "GroupAt",
+    "PastPage",
+    "SourceClaimed",
+    "SourceMove",
+]

@@ -259,6 +259,18 @@ class SourceRegister:
         *cut, deeds = rows[0]
         return Arrival(Cut(*cut), tuple(_DEEDS.decode(deeds)))
 
+    def arrivals(self, channel: str) -> dict[str, Cut]:
+        """Sources of a channel that came here, be they here still or not."""
+        rows = self._tables.read(
+            "SELECT source, home, term, upto, stamp FROM source_arrivals WHERE channel = ?", (channel,)
+        )
+        return {source: Cut(*cut) for source, *cut in rows}
+
+    def left(self, channel: str) -> set[str]:
+        """Sources of a channel that go on elsewhere."""
+        rows = self._tables.read("SELECT source FROM source_moves WHERE channel = ? AND status = ?", (channel, CLAIMED))
+        return {str(source) for (source,) in rows}
+
     # ── what there is ──
 
     def report(self) -> dict[str, Any]:

@@ -1,0 +1,216 @@
+"""Durable groups of sources that move: how far they are goes along, and each event is handled by one member."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Node, Reliable
+from headwater.errors import Unreachable
+from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, publish, world
+from tests.federation.nodes import GUARD, eventually, nodes, see
+
+DURABLE = Reliable(durable=True)
+
+
+class Workers:
+    """Handlers that share what they have done: numbers that came for the first time, and those that came again and
+    said so."""
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+        self.again: list[int] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Any, about: Any) -> None:
+        with self._lock:
+            (self.again if about.redelivered else self.done).append(event.n)
+
+    def join(self, node: Node, **options: Any) -> Any:
+        return node.channel(CHANNEL, Count).subscribe(self, group="workers", delivery=DURABLE, **options)
+
+    def wait(self, numbers: range) -> None:
+        eventually(lambda: {*self.done, *self.again} >= set(numbers), f"{numbers} are done", GUARD)
+        assert {*self.done, *self.again} == set(numbers)
+        assert len(self.done) == len(set(self.done)), "what comes again says so"
+
+
+def attended(node: Node, by: int, group: str = "workers") -> None:
+    """A group of a node has so many members."""
+
+    def members() -> int:
+        return int(node.report().services.get("groups", {}).get(f"{CHANNEL}/{group}", {}).get("members", 0))
+
+    eventually(lambda: members() >= by, f"{by} members at {node.name}", GUARD)
+
+
+def leave(node: Node, member: Any) -> None:
+    """The last member of a group of a node goes, when it has acknowledged all that it has had."""
+    counts = lambda: node.report().services["groups"][f"{CHANNEL}/workers"]  # noqa: E731
+    eventually(lambda: counts()["outstanding"] == 0, "all is acknowledged", GUARD)
+    member.cancel()
+    eventually(lambda: counts()["members"] == 0, "nobody is there", GUARD)
+
+
+@pytest.mark.parametrize("key", [None, "n"])
+def test_each_event_is_handled_by_one_member_while_the_source_moves_to_and_fro(tmp_path: Path, key: str | None) -> None:
+    workers = Workers()
+    with nodes() as make:
+        hub, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        for node in (hub, hub, mill):
+            workers.join(node, group_key=key)
+        attended(lab, 3)
+        places = [lab, mill]
+        with Publisher(source) as publisher:
+            for number in range(4):
+                enough = publisher.next + 50
+                eventually(lambda enough=enough: publisher.next >= enough, "it publishes")
+                token = publisher.source.move()
+                publisher.goes_on_at(places[1 - number % 2].resume_source(token, timeout=GUARD))
+            enough = publisher.next + 50
+            eventually(lambda: publisher.next >= enough, "it publishes")
+        workers.wait(range(publisher.next))
+        counts = [node.report().services["groups"][f"{CHANNEL}/workers"] for node in (lab, mill)]
+        assert all(each["forged"] == each["lost"] == 0 for each in counts)
+
+
+def test_what_waits_for_a_member_goes_along_and_the_old_node_is_not_needed_any_more(tmp_path: Path) -> None:
+    """Nobody is there while it moves. A source that the new node has had before is the group's from here on."""
+    workers = Workers()
+    with nodes() as make:
+        hub, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        member = workers.join(hub)
+        attended(lab, 1)
+        publish(source, 0, 5)
+        workers.wait(range(5))
+        leave(lab, member)
+        other = mill.channel(CHANNEL).source("other")
+        for n in range(100, 110):
+            other.publish(Count(n))
+        publish(source, 5, 15)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 15, 20)
+        lab.close()
+        make.opened.remove(lab)
+        other.publish(Count(20))
+        workers.join(hub)
+        workers.wait(range(21))
+        publish(moved, 20, 21)
+        assert workers.again == []
+
+
+def test_what_a_member_has_at_hand_comes_again_marked_where_the_source_goes_on(tmp_path: Path) -> None:
+    """It may finish; at the old node nobody gets it again, though it is given back there."""
+    workers, began, gate = Workers(), threading.Event(), threading.Event()
+
+    def slow(event: Any, about: Any) -> None:
+        began.set()
+        gate.wait(GUARD)
+        workers(event, about)
+
+    with nodes() as make:
+        hub, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        member = hub.channel(CHANNEL).subscribe(slow, group="workers", delivery=DURABLE, queue=4, dispatch="pool")
+        attended(lab, 1)
+        publish(source, 0, 10)
+        assert began.wait(GUARD)
+        eventually(lambda: lab.report().services["groups"][f"{CHANNEL}/workers"]["outstanding"] == 4, "it has 4", GUARD)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        workers.join(lab)
+        attended(mill, 1)
+        attended(lab, 1)
+        publish(moved, 10, 12)
+        member.cancel()
+        gate.set()
+        workers.wait(range(12))
+        eventually(lambda: 0 in workers.done, "it has finished", GUARD)
+        assert {0, 1, 2, 3} <= set(workers.again) and len(workers.again) == len(set(workers.again))
+        at_lab = lab.report().services["groups"][f"{CHANNEL}/workers"]
+        assert at_lab["handed"] == 4 and at_lab["redelivered"] == at_lab["forged"] == at_lab["lost"] == 0
+
+
+def test_the_new_node_is_started_again_and_goes_on_with_what_came(tmp_path: Path) -> None:
+    """Also before its program makes the source, and though that publishes nothing any more."""
+    workers = Workers()
+    with nodes() as make:
+        hub, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        member = workers.join(hub)
+        attended(lab, 1)
+        publish(source, 0, 3)
+        workers.wait(range(3))
+        leave(lab, member)
+        publish(source, 3, 8)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 8, 10)
+        lab.close()
+        make.opened.remove(lab)
+        mill = again(make, mill, tmp_path, "mill")
+        workers.join(mill)
+        workers.wait(range(10))
+        back = mill.channel(CHANNEL).source("s")
+        publish(back, 10, 12)
+        workers.wait(range(12))
+        assert workers.again == []
+        mill = again(make, mill, tmp_path, "mill")
+        workers.join(mill)
+        publish(mill.channel(CHANNEL).source("s"), 12, 14)
+        workers.wait(range(14))
+        assert workers.again == []
+
+
+def test_a_claim_whose_answer_was_lost_is_answered_the_same_after_a_restart(tmp_path: Path) -> None:
+    """The old node was killed between: its group does not go on with what is another's."""
+    workers = Workers()
+    with nodes() as make:
+        hub, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        member = workers.join(hub)
+        attended(lab, 1)
+        publish(source, 0, 4)
+        workers.wait(range(4))
+        leave(lab, member)
+        publish(source, 4, 9)
+        token, service = source.move(), lab._moving_sources
+        assert service is not None
+        answered = service._groups_with
+
+        def lost(terms: Any) -> Any:
+            if service.left:
+                raise Unreachable("the answer is lost")
+            return answered(terms)
+
+        service._groups_with = lost  # type: ignore[method-assign]
+        with pytest.raises(Exception, match="the answer is lost"):
+            mill.resume_source(token, timeout=1.0)
+        lab = again(make, lab, tmp_path, "lab")
+        lab.channel(CHANNEL).source("another")
+        workers.join(lab)
+        moved = mill.resume_source(token, timeout=GUARD)
+        publish(moved, 9, 12)
+        see(lab, mill)
+        workers.wait(range(12))
+        assert workers.again == []
+
+
+def test_a_group_that_has_not_begun_where_it_was_begins_where_it_comes(tmp_path: Path) -> None:
+    workers = Workers()
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        publish(source, 0, 5)
+        mill.channel(CHANNEL).source("other").publish(Count(50))
+        member = mill.channel(CHANNEL).subscribe(workers, "n < 100", group="elsewhere", delivery=DURABLE)
+        attended(mill, 1, "elsewhere")
+        member.cancel()  # there may be such a group at the other node by now, or not
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        workers.join(mill)
+        publish(moved, 5, 10)
+        workers.wait(range(5, 10))
+        assert workers.again == []
