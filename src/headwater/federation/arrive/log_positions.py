@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
+from headwater.channel.groups.group_positions import BEGUN
 from headwater.channel.queues.position_keys import key_of, prefix_of
 from headwater.federation.demand.demand import sinks_behind
 
@@ -208,8 +209,14 @@ class LogPositions:
                 at.setdefault(name, {}).setdefault(alone, seq)
 
     def _durable(self, *prefixes: str) -> list[str]:
-        """Sinks, which may not be there yet, that have kept how far they are with sources that begin so."""
+        """Sinks, which may not be there yet, that have kept how far they are with sources that begin so. Groups are
+        none: they have events of this node's own sources, of which some may have moved since."""
         state = self._node.state
         if state is None:
             return []
-        return [sink for sink in state.sinks() if any(key.startswith(prefixes) for key in state.positions(sink))]
+        kept = {sink: state.positions(sink) for sink in state.sinks()}
+        return [
+            sink
+            for sink, positions in kept.items()
+            if BEGUN not in positions and any(key.startswith(prefixes) for key in positions)
+        ]
