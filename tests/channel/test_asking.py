@@ -15,6 +15,7 @@ from headwater.channel.questions.asker import OPEN
 from headwater.errors import (
     AnswerError,
     Busy,
+    ChannelError,
     ClosedError,
     EncodeError,
     NoAnswerer,
@@ -223,3 +224,120 @@ def test_everybody_whose_interest_a_question_satisfies_is_heard_once(
             elif fits:
                 with pytest.raises(AnswerError):
                     prices.ask_and_wait(Symbol("a", amount), timeout=GUARD)
+
+
+@pytest.mark.parametrize("to", ["one", "all"])
+def test_who_stops_answering_answers_what_it_has_and_is_heard(to: str) -> None:
+    """Also when that takes long, so that its asker has seen meanwhile that nobody takes such questions any more."""
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        looks: list[int] = []
+
+        def slow(asked: Symbol) -> Price:
+            answering.close()
+            asker, before = node._questions().asker(prices), len(looks)
+            original = asker._all_gone
+            asker._all_gone = lambda *given: (original(*given), looks.append(1))[0]  # type: ignore[func-returns-value, method-assign]
+            eventually(lambda: len(looks) > before, "its asker looks who is there")
+            return priced(asked)
+
+        answering = prices.answer(slow, answers=Price, name="slow", dispatch="pool")
+        found = prices.ask_and_wait(Symbol("a", 1), timeout=GUARD, to=to)
+        assert found == (Price(2.0) if to == "one" else [Reply(node.name, "slow", Price(2.0))])
+        assert node.report().services["questions"]["t.prices"]["forged"] == 0
+
+
+@pytest.mark.parametrize("first", ["stays", "leaves"])
+def test_a_question_to_all_waits_for_those_who_have_it_and_have_stopped_answering(first: str) -> None:
+    inside = {name: threading.Event() for name in ("stays", "leaves")}
+    go_on = {name: threading.Event() for name in ("stays", "leaves")}
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+
+        def answer(name: str, asked: Symbol) -> Price:
+            inside[name].set()
+            assert go_on[name].wait(GUARD)
+            return priced(asked)
+
+        handlers = {name: (lambda asked, name=name: answer(name, asked)) for name in inside}
+        made = {
+            name: prices.answer(handler, answers=Price, name=name, dispatch="pool")
+            for name, handler in handlers.items()
+        }
+        replies: list[Reply] = []
+        asking = threading.Thread(
+            target=lambda: replies.extend(prices.ask_and_wait(Symbol("a", 1), timeout=GUARD, to="all"))
+        )
+        asking.start()
+        assert all(each.wait(GUARD) for each in inside.values())
+        made["leaves"].close()
+        go_on[first].set()
+        counts = node.report().services["questions"]
+        eventually(lambda: node.report().services["questions"]["t.prices"]["answers"] == 1, f"not one answer: {counts}")
+        for each in go_on.values():
+            each.set()
+        asking.join(GUARD)
+        assert sorted((reply.who, reply.answer) for reply in replies) == [
+            ("leaves", Price(2.0)),
+            ("stays", Price(2.0)),
+        ]
+        assert prices.ask_and_wait(Symbol("a", 2), timeout=GUARD, to="all") == [Reply(node.name, "stays", Price(4.0))]
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+def test_nobody_waits_for_one_who_came_while_a_question_was_being_answered(dispatch: Any) -> None:
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+
+        def joins(asked: Symbol) -> Price:
+            prices.answer(priced, answers=Price, name="late", dispatch=dispatch)
+            return priced(asked)
+
+        prices.answer(joins, answers=Price, name="first", dispatch=dispatch)
+        replies = prices.ask_and_wait(Symbol("a", 1), timeout=GUARD, to="all")
+        assert replies == [Reply(node.name, "first", Price(2.0))]
+
+
+class Unspeakable(Exception):
+    """An error that has no text."""
+
+    def __str__(self) -> str:
+        raise ValueError("it cannot be said")
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), SystemExit(1), asyncio.CancelledError()])
+def test_whatever_a_handler_raises_its_asker_is_told_at_once(error: BaseException) -> None:
+    def fails(asked: Symbol) -> Price:
+        raise error
+
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        prices.answer(fails, answers=Price, name="it", dispatch="pool")
+        with pytest.raises(AnswerError, match=f"'it' of node .* has failed: {type(error).__name__}"):
+            prices.ask_and_wait(Symbol("a", 1), timeout=GUARD)
+
+
+def test_a_coroutine_that_answers_and_waits_for_something_that_is_cancelled_has_failed() -> None:
+    async def fails(asked: Symbol) -> Price:
+        waits = asyncio.get_running_loop().create_future()
+        waits.cancel()
+        return await waits  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        with Node() as node:
+            prices = node.channel("t.prices", Symbol)
+            prices.answer(fails, answers=Price, name="it")
+            with pytest.raises(AnswerError, match="has failed: CancelledError"):
+                await prices.ask(Symbol("a", 1), timeout=GUARD)
+
+    asyncio.run(main())
+
+
+def test_who_cannot_ask_leaves_nothing_behind_and_is_told_the_same_again() -> None:
+    with Node() as node:
+        node.channel("t.prices.questions", Price)  # somebody has another use for the name
+        prices = node.channel("t.prices", Symbol)
+        for _ in range(2):
+            with pytest.raises(ChannelError, match="expected type Price"):
+                prices.ask_and_wait(Symbol("a", 1), timeout=GUARD, answers=Price)
+        assert not node.subscriptions

@@ -274,3 +274,60 @@ def test_questions_and_answers_go_through_gateways() -> None:
         there[1].channel("ie.c", Job).answer(lambda job: Done("b1"), answers=Done)
         jobs = here[1].channel("ie.c", Job)
         assert jobs.ask_and_wait(Job(1), timeout=GUARD, answers=Done) == Done("b1")
+
+
+@pytest.mark.parametrize("to", ["one", "all"])
+def test_who_stops_answering_at_another_node_answers_what_it_has_and_is_heard(make: Nodes, to: str) -> None:
+    desk, shop = make("desk"), make("shop")
+    jobs = desk.channel("c", Job)
+
+    def slow(job: Job) -> Done:
+        if job.size:
+            answering.close()
+            source = desk._questions().asker(jobs)._source
+            assert source is not None
+            eventually(lambda: not list(source._flow.reaches(b"")))  # the asker's node has heard of it
+            threading.Event().wait(4 * RECHECK)  # and has looked
+        return Done("shop")
+
+    answering = shop.channel("c", Job).answer(slow, answers=Done, name="it", dispatch="pool")
+    assert jobs.ask_and_wait(Job(0), timeout=GUARD, answers=Done) == Done("shop")
+    found = jobs.ask_and_wait(Job(1), timeout=GUARD, to=to)
+    assert (
+        found == Done("shop") if to == "one" else [(each.who, each.answer) for each in found] == [("it", Done("shop"))]
+    )
+    assert desk.report().services["questions"]["c"]["forged"] == 0
+
+
+def test_what_is_asked_again_since_who_had_it_is_gone_may_be_answered_by_one_that_had_failed(make: Nodes) -> None:
+    """Its error was for the first time only."""
+    desk, shop = make("desk"), make("shop")
+    make.together()
+    failed = threading.Event()
+
+    def fails_first(job: Job, question: Question) -> Done:
+        if not question.redelivered:
+            failed.set()
+            raise ValueError("not yet")
+        return Done("shop")
+
+    shop.channel("c", Job).answer(fails_first, answers=Done, name="it")
+    with Popen(
+        [sys.executable, "-c", ANSWERER, desk.endpoints[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as doomed:
+        try:
+            assert doomed.stdout is not None and doomed.stdout.readline() == "ready\n"
+            jobs, answers = desk.channel("c", Job), list[Any]()
+            asker = desk._questions().asker(jobs)
+            asker._opened(Done)
+            source, question = asker._source, asker._make(Job(1), asker.id, 1, GUARD, False)
+            assert source is not None
+            eventually(lambda: len(asker._places(asker._queues(source, question))[0]) == 2)
+            asking = threading.Thread(target=lambda: answers.append(jobs.ask_and_wait(Job(1), timeout=GUARD)))
+            asking.start()
+            assert doomed.stdout.readline() == "asked\n" and failed.wait(GUARD)
+            eventually(lambda: any(asked.replies for asked in list(asker.open.values())))
+        finally:
+            doomed.kill()
+        asking.join(GUARD)
+    assert answers == [Done("shop")]

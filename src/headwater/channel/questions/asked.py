@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from headwater.channel.questions.forms import MOST, Reply
 from headwater.errors import AnswerError, QuestionError
+
+if TYPE_CHECKING:
+    from headwater.channel.concurrency.bounded_queue import BoundedQueue
 
 
 class Asked(Struct, eq=False):
@@ -19,6 +22,8 @@ class Asked(Struct, eq=False):
     first: bool  # one answer is enough
     bell: Callable[[], object]
     places: dict[str, int] = {}  # nodes where it went, and their runs, as far as more is to come
+    ways: Iterable[BoundedQueue] = ()  # by which it went there
+    left: tuple[str, ...] = ()  # nodes where it went, and nobody takes such questions any more: some may finish theirs
     done: bool = False
     open_end: bool = False  # it went where nobody can tell who has it
     again: bool = False  # it went to somebody who is no more
@@ -58,8 +63,14 @@ class Asked(Struct, eq=False):
     def gone(self, node: str) -> None:
         """The run of a node that has it is no more."""
         self._without(node)
+        self.left = *self.left, node
         if not self.first and len(self.replies) < MOST:
             self._reply(Reply(node, "", error=AnswerError(f"node {node!r} is gone, and had not answered", node)))
+
+    def go(self, places: dict[str, int], ways: Iterable[BoundedQueue], *, open_end: bool) -> None:
+        """It goes there. If it went elsewhere before, what was said to it then does not count any more."""
+        self.places, self.ways, self.open_end = places, ways, open_end
+        self.replies, self.expected = {}, {}
 
     def refused(self, node: str, error: QuestionError) -> None:
         """It cannot go to a node."""

@@ -140,7 +140,7 @@ class Asker:
             if source is not None and route is source._flow.route and answers is self._given:
                 node, run = queue.destination
                 if node:  # as a rule there is one place where all questions go
-                    asked.places = {node: run}
+                    asked.places, asked.ways = {node: run}, (queue,)
                     source.publish(self._make(event, self.id, number, timeout, False))
                     return asked
             self._go(asked, answers, monotonic() + timeout)
@@ -173,7 +173,8 @@ class Asker:
         if source.closed:
             raise ClosedError(f"channel {self._channel.name!r}: its questions are closed")
         made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), asked.again)
-        places, unknown = self._places(self._queues(source, made))
+        ways = list(self._queues(source, made))
+        places, unknown = self._places(ways)
         with self._lock:  # an answer may be coming just now
             if asked.done:
                 return
@@ -183,7 +184,7 @@ class Asker:
                 asked.again = True  # somebody else may answer
                 made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), True)
             if places or unknown:
-                asked.places, asked.open_end = places, unknown
+                asked.go(places, ways, open_end=unknown)
         if not places and not unknown:
             if not self._node._federated and not asked.again:
                 raise self._nobody()
@@ -192,10 +193,11 @@ class Asker:
         source.publish(made)
 
     def _all_gone(self, asked: Asked, present: dict[str, int]) -> bool:
-        """Who of those that have a question is gone; whether nobody is left and somebody else may be asked. Its lock is
-        held."""
+        """Who of those that have a question is gone; whether nobody is left and somebody else may be asked. Of a
+        question to all, a node that takes no more of them may still answer what it has. Its lock is held."""
+        there = present if asked.first else present | self._places(asked.ways)[0]
         for node, run in asked.places.items():
-            if present.get(node) != run:
+            if there.get(node) != run:
                 asked.gone(node)
         if asked.done or asked.places or asked.open_end:
             return False
@@ -236,7 +238,7 @@ class Asker:
             asked = self.open.get(event.number)
             if asked is None or asked.done:
                 self.late += 1
-            elif not (node in asked.places or asked.open_end or source.origin):
+            elif not (node in asked.places or node in asked.left or asked.open_end or source.origin):
                 self.forged += 1
             elif asked.first and not asked.replies and (answer := event.answer) is not None:
                 asked.answer, asked.done = answer, True  # as a rule; else as `take` says
@@ -268,7 +270,8 @@ class Asker:
                 Reply(node, "", error=AnswerError(f"node {node!r} has not answered in {timeout:g} s", node))
                 for node in silent
             ]
-            self.answered += any(reply.error is None for reply in replies)
+            found = any(reply.error is None for reply in replies)
+            self.answered += found
             return [*replies, *late]
         if replies and replies[0].error is not None:
             raise replies[0].error
@@ -287,18 +290,9 @@ class Asker:
 
     def _opened(self, answers: Any) -> bool:
         """Whether it can ask: the type of answers is known, here or from who answers."""
-        if self._source is not None:
-            if answers is None or as_answers(answers) == self._answers:
-                self._given = answers
-            else:
-                assert self._answers is not None
-                raise QuestionError(
-                    f"channel {self._channel.name!r}: answers: expected {self._answers.name}, which its answers are, "
-                    f"found {as_answers(answers).name}"
-                )
-            return True
         with self._opening:
             if self._source is not None:
+                self._check_answers(answers)
                 return True
             name = self._channel.name + ANSWERS
             if answers is not None:
@@ -312,6 +306,7 @@ class Asker:
                 found = answer_class(channel.type)
             form = channel.type if answers is None else answer_type(found)
             assert form is not None
+            questions = self._node.channel(self._channel.name + QUESTIONS, self.type)  # first: it may be another's
             self._sink = channel.subscribe(
                 self._take,
                 "to == :me",
@@ -321,17 +316,32 @@ class Asker:
                 failures=0,
                 name=f"answers to {self._node.name}/{self.id:x}",
             )
-            questions = self._node.channel(self._channel.name + QUESTIONS, self.type)
             self._answers = found
-            source = questions.source(f"questions of {self._node.name}/{self.id:x}", type=self.type)
+            try:
+                source = questions.source(f"questions of {self._node.name}/{self.id:x}", type=self.type)
+            except BaseException:
+                self._sink.cancel()
+                raise
             source.uncrossable = self._too_large
             self._source = source
         return True
+
+    def _check_answers(self, given: Any) -> None:
+        """What was given for the type of answers is that; QuestionError if not."""
+        assert self._answers is not None
+        if given is not None and as_answers(given) != self._answers:
+            raise QuestionError(
+                f"channel {self._channel.name!r}: answers: expected {self._answers.name}, which its answers are, "
+                f"found {as_answers(given).name}"
+            )
+        self._given = given
 
     def close(self, why: str) -> None:
         """Nobody asks any more; whoever waits is told."""
         for asked in list(self.open.values()):
             with self._lock:
+                if asked.done:
+                    continue
                 asked.failure = ClosedError(f"channel {self._channel.name!r}: {why}")
                 asked.finish()
 

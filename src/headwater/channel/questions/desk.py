@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,13 @@ from headwater.channel.questions.forms import (
     question_type,
 )
 from headwater.channel.questions.held import HeldAnswers
+from headwater.channel.routing.letter import Chunk
 from headwater.errors import ClosedError, EncodeError, HeadwaterError, QuestionError
 from headwater.interest import as_event_type
+from headwater.late import asyncio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headwater.channel.channel import Channel
     from headwater.channel.contract import NodeContract
@@ -44,6 +47,9 @@ class Answering:
     def __init__(self, desk: Desk, name: str, handler: Callable[..., Any]) -> None:
         self._desk, self.name, self._handler = desk, name, handler
         self._about = takes_about(handler)
+        self.caught: type[BaseException] = Exception  # what a handler may raise, as with any sink (`join`)
+        self._now: Any = None  # the question that it has in hand, or has had last
+        self._owes: set[int] | None = None  # of one that has left: the numbers of questions that it still had then
         self.subscription: Subscription[Any] = None  # type: ignore[assignment]
         self.interest: Interest | None = None
 
@@ -52,16 +58,18 @@ class Answering:
         hand. As a rule one answers here, and it is known how to reach the asker; all else is for `Desk.say`."""
         desk, handler, name, failed, succeeded = self._desk, self._handler, self.name, self._fail, self._succeed
         asked, cls, formed, members, source = desk.asked, desk.cls, desk._formed, desk._members, desk._source
-        flow, publish = source._flow, source.publish
+        flow, publish, alone = source._flow, source.publish, (self,)
 
         def take(event: Any) -> None:
+            self._now = event
+            here = alone if len(members) == 1 and not desk.leaving else desk.everybody()  # others come too late for it
             try:
                 result = handler(asked(event))
             except Exception as error:
-                failed(event, None, error)
+                failed(event, None, error, here)
                 return
             (route, known), asker = desk.reached, event.question_asker
-            if route is flow.route and asker in known and len(members) == 1 and isinstance(result, cls):
+            if route is flow.route and asker in known and here is alone and isinstance(result, cls):
                 try:
                     publish(formed(asker, event.question_number, name, 1, "", result))
                 except (EncodeError, ClosedError):
@@ -69,23 +77,30 @@ class Answering:
                 else:
                     desk.answered += 1
                     return
-            succeeded(event, None, result)
+            succeeded(event, None, result, here)
 
         return take
 
     def take(self, event: Any, about: About | None) -> None:
         """One question, by a plain function."""
+        self._now = event
         try:
             result = self._handler(*self._arguments(event, about))
-        except Exception as error:
+        except self.caught as error:
             self._fail(event, about, error)
         else:
             self._succeed(event, about, result)
 
     async def atake(self, event: Any, about: About) -> None:
         """One question, by a coroutine function."""
+        self._now = event
         try:
             result = await self._handler(*self._arguments(event, about))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # whoever runs it has ended it
+            self._fail(event, about, error)  # something that it waited for was cancelled
         except Exception as error:
             self._fail(event, about, error)
         else:
@@ -97,36 +112,55 @@ class Answering:
             return (asked,)
         return asked, Question(about._source.node, event.question_seconds, event.question_again)
 
-    def _succeed(self, event: Any, about: About | None, result: Any) -> None:
+    def _succeed(self, event: Any, about: About | None, result: Any, here: Sequence[Answering] | None = None) -> None:
         try:
             answer = self._desk.answer_of(result)
         except (HeadwaterError, TypeError) as error:
-            self._fail(event, about, error)
+            self._fail(event, about, error, here)
             return
         self._desk.answered += 1
-        self._desk.say(self, event, about, answer, "")
+        self._desk.say(self, event, about, answer, "", here)
 
-    def _fail(self, event: Any, about: About | None, error: Exception) -> None:
+    def _fail(
+        self, event: Any, about: About | None, error: BaseException, here: Sequence[Answering] | None = None
+    ) -> None:
         """The asker gets the text; what led to it stays here."""
         self._desk.failed += 1
         log.warning(
             "%s: the question of %s raised %s", self, event.question_asker, type(error).__name__, exc_info=error
         )
-        text = f"{type(error).__name__}: {error}"
-        self._desk.say(self, event, about, None, text[:ERROR_LENGTH])
+        try:
+            text = f"{type(error).__name__}: {error}"
+        except Exception:  # an error that cannot be said is one nevertheless
+            text = type(error).__name__
+        self._desk.say(self, event, about, None, text[:ERROR_LENGTH], here)
 
-    def had(self, about: About | None) -> bool:
-        """Whether it was here when an event came."""
-        if about is None:  # it is coming just now
-            return True
+    def has(self, event: Any, about: About | None, record: bytes) -> bool:
+        """Whether a question has come to it: it satisfies its interest, and it was here then."""
+        if self._owes is not None:
+            return event.question_number in self._owes
+        return self._was_here(about) and (self.interest is None or self.interest.test(record))
+
+    def _was_here(self, about: About | None) -> bool:
         if self.subscription is None:  # it is only being made
             return False
+        if about is None:  # it is coming just now
+            return True
         attachments = list(self.subscription._attachments.values())
         return any(each.points.get(about._source.number, ("", 0))[1] < about.seq for each in attachments)
 
     def close(self) -> None:
         """Answer no more questions; those that have come are answered first."""
         self._desk.leave(self)
+
+    def end(self) -> None:
+        """Take no more questions; which it still has is known from here on."""
+        self.subscription.cancel(drain=True)
+        left = [] if self._now is None else [self._now]
+        waiting = self.subscription._mailbox.items
+        for attachment, letter, *_ in list(waiting) if isinstance(waiting, deque) else [each[2] for each in waiting]:
+            left += attachment.form.many(letter) if isinstance(letter, Chunk) else [attachment.form.one(letter)]
+        self._owes = {question.question_number for question in left}
 
     def __enter__(self) -> Answering:
         return self
@@ -156,6 +190,7 @@ class Desk:
         self._source = self._channel.source("answers", type=self._form)
         self._source.uncrossable = self._too_large
         self._members: dict[str, Answering] = {}
+        self.leaving: list[Answering] = []  # those who take no more questions, and may have some
         self._lock = threading.Lock()
         self._held = HeldAnswers(HELD)
         self._retrying, self._pause = False, RETRY
@@ -186,11 +221,9 @@ class Desk:
         try:
             take: Any = made.atake if is_coroutine(handler) else made.take
             dispatch = options.get("dispatch") or self._node.config.dispatch
-            if (
-                not takes_about(handler)
-                and not is_coroutine(handler)
-                and getattr(dispatch, "name", dispatch) == "inline"
-            ):
+            if getattr(dispatch, "name", dispatch) != "inline":
+                made.caught = BaseException
+            elif not takes_about(handler) and not is_coroutine(handler):
                 take = made.plain()
             made.subscription = self._questions.subscribe(take, where, type=self._wide, failures=0, **options)
             (made.interest,) = {each.entry.interest for each in made.subscription._attachments.values()}
@@ -212,7 +245,17 @@ class Desk:
             if self._members.get(member.name) is not member:
                 return
             del self._members[member.name]
-        member.subscription.cancel(drain=True)
+            self.leaving = [*self._unfinished(), member]
+        member.end()
+
+    def everybody(self) -> list[Answering]:
+        """Who may have a question that is here: those who answer, and those who have left and are not done yet."""
+        with self._lock:
+            self.leaving = self._unfinished()
+            return [*self._members.values(), *self.leaving]
+
+    def _unfinished(self) -> list[Answering]:
+        return [each for each in self.leaving if not each.subscription._mailbox.idle]
 
     def answer_of(self, result: Any) -> Any:
         """What a handler returned, as an answer; EncodeError if it is none."""
@@ -222,16 +265,19 @@ class Desk:
             raise QuestionError(f"expected an answer of type {self.answers.name}, found {type(result).__name__}")
         return self.answers.from_dict(result)
 
-    def _count(self, event: Any, about: About | None) -> int:
-        """How many here have this question: whose interest it satisfies, and who were here when it came."""
-        members = list(self._members.values())
-        record = self._wide.encode(event)
-        had = sum(each.had(about) and (each.interest is None or each.interest.test(record)) for each in members)
-        return max(1, had)
-
-    def say(self, member: Answering, event: Any, about: About | None, answer: Any, problem: str) -> None:
-        """To the asker, and nobody else."""
-        answerers = 1 if len(self._members) <= 1 else self._count(event, about)
+    def say(
+        self,
+        member: Answering,
+        event: Any,
+        about: About | None,
+        answer: Any,
+        problem: str,
+        here: Sequence[Answering] | None = None,
+    ) -> None:
+        """To the asker, and nobody else. `here`: who may have the question too, if that is known from when it came."""
+        others = [each for each in (self.everybody() if here is None else here) if each is not member]
+        record = self._wide.encode(event) if others else b""
+        answerers = 1 + sum(each.has(event, about, record) for each in others)
         made = self._formed(event.question_asker, event.question_number, member.name, answerers, problem, answer)
         try:
             said = self._try(made)
@@ -278,18 +324,18 @@ class Desk:
         that is done ever less often."""
         with self._lock:
             waiting = self._held.take()
-        said, left = False, []
+        said, left, dropped = False, [], 0
         for line in waiting:
             while line and self._try(line[0][1]):
                 line.popleft()
                 said = True
             while line and line[0][0] <= monotonic():
                 line.popleft()
-                self.dropped += 1
+                dropped += 1
             if line:
                 left.append(line)
         with self._lock:
-            self.dropped += self._held.give_back(left)
+            self.dropped += dropped + self._held.give_back(left)
             self._pause = RETRY if said or not self._held else min(2 * self._pause, SLOWEST)
             self._retrying = again = bool(self._held) and not self._node.closed
         if again:
