@@ -14,6 +14,7 @@ import pytest
 
 from headwater import Event, Network
 from headwater.errors import SubscriptionError
+from headwater.federation.groups.attendance import Attendance
 from headwater.federation.groups.service import GroupLanes
 from headwater.policy import ChannelPolicy, Clause
 from headwater.security import Rule
@@ -359,3 +360,33 @@ def test_events_of_another_version_of_the_type_are_converted(make: Nodes) -> Non
     wide.publish(number=1, owner="ann", extra=2.5)
     [event] = got.wait(1, GUARD)
     assert (event.number, event.owner) == (1, "ann") and not hasattr(event, "extra")
+
+
+def test_who_ends_a_member_while_others_are_told_to_nodes_is_not_disturbed(make: Nodes) -> None:
+    """The keeper makes lanes at any time, as here when the one that ends looks for its own."""
+    shop, desk = make("shop"), make("desk")
+    shop.channel("jobs", Job).source()
+    member: Any = desk.channel("jobs", Job).subscribe(Worker(), group="workers")
+    make.together()
+    lanes: Any = desk.services.get("group lanes")
+    eventually(lambda: any(each.accepted for each in list(lanes._lanes.values())))
+
+    class Another(Attendance):
+        """A lane beside which another one is made just when it is looked at."""
+
+        @property
+        def member(self) -> Any:  # type: ignore[override]
+            lanes._lanes.setdefault(("another", 2), self)
+            return None
+
+        @member.setter
+        def member(self, value: Any) -> None: ...
+
+    lanes._lanes["another", 1] = Another(member, "another", 1, 1, "another", lambda post: True)
+    try:
+        member.cancel()
+    finally:
+        for number in (1, 2):
+            lanes._lanes.pop(("another", number), None)
+    assert not [each for each in lanes._lanes.values() if not each.left]
+    eventually(lambda: counts(shop)["members"] == 0)

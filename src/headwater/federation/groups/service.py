@@ -103,7 +103,7 @@ class GroupLanes(Service):
         with self._lock:
             if member in self._members:
                 self._members.remove(member)
-            mine = [each for each in self._lanes.values() if each.member is member]
+            mine = [each for each in list(self._lanes.values()) if each.member is member]
         for attendance in mine:
             attendance.leave()
         self._changed()
@@ -114,7 +114,7 @@ class GroupLanes(Service):
             return False
         with self._lock:
             members = list(self._members)
-            waiting = any(not each.accepted for each in self._lanes.values() if not each.left)
+            waiting = any(not each.accepted for each in list(self._lanes.values()) if not each.left)
         return not waiting and not any(self._missing(member) for member in members)
 
     def idle(self) -> bool:
