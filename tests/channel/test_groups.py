@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Config, Event, Node, Queue
+from headwater.channel.groups.terms import Terms
+from headwater.channel.routing.letter import Letter
 from headwater.errors import QueueFull, SubscriptionError
 from headwater.testing import Recorder, eventually
 from tests.effort import examples
@@ -445,3 +447,109 @@ def test_whoever_comes_and_goes_each_event_is_handled_once(steps: Any, keyed: bo
         keeper.resume()
         assert sorted(handled) == list(range(published)) and set(handled.values()) <= {1}
         assert counts(node)["lost"] == 0 == counts(node)["waiting"] == counts(node)["outstanding"]
+
+
+def test_who_joins_while_the_last_member_leaves_is_in_a_group_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the group had counted before is still counted."""
+    first, second = Worker(), Worker()
+    with Node("lab") as node:
+        jobs = node.channel("jobs", Job)
+        leaving, source = jobs.subscribe(first, group="workers"), jobs.source()
+        source.publish(Job(0, "ann"))
+        check, looks = Terms.check, list[str]()
+
+        def meanwhile(terms: Terms, *given: Any) -> None:
+            check(terms, *given)
+            looks.append("its terms are right")
+            if len(looks) == 2:  # it is let in in a moment
+                other = threading.Thread(target=leaving.cancel)
+                other.start()
+                eventually(lambda: group.over)
+
+        group: Any = node._groups().of(jobs, "workers")
+        monkeypatch.setattr(Terms, "check", meanwhile)
+        jobs.subscribe(second, group="workers")
+        source.publish(Job(1, "ann"))
+        assert second.numbers == [1]
+        assert counts(node)["handed"] == counts(node)["acknowledged"] == 2 and counts(node)["members"] == 1
+
+
+def test_a_handler_that_runs_while_its_member_is_let_in_keeps_nobody_else_waiting() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def slow(job: Job) -> None:
+        inside.set()
+        leave.wait(30)
+
+    reports: list[Any] = []
+
+    def looks(job: Job) -> None:
+        other = threading.Thread(target=lambda: reports.append(counts(node)), daemon=True)
+        other.start()
+        other.join(5)
+        reports.append("the handler goes on")
+
+    with Node("lab") as node:
+        jobs = node.channel("jobs", Job)
+        jobs.subscribe(slow, group="workers", dispatch="pool", queue=1)
+        source = jobs.source()
+        source.publish(Job(0, "ann"))
+        assert inside.wait(30)
+        source.publish(Job(1, "ann"))  # it waits
+        try:
+            jobs.subscribe(looks, group="workers")
+            eventually(lambda: bool(reports))
+            assert reports[0] != "the handler goes on" and reports[0]["handed"] == 2
+        finally:
+            leave.set()
+
+
+def test_what_a_handler_has_returned_from_goes_to_nobody_else_though_its_member_ends_just_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Worker(), Worker()
+    with Node("lab") as node:
+        jobs = node.channel("jobs", Job)
+        leaving, source = jobs.subscribe(first, group="workers"), jobs.source()
+        service = node._groups()
+        acknowledge = service.acknowledge
+
+        def meanwhile(member: Any, numbers: Any) -> None:
+            if member is leaving:  # it is said in a moment that the event is handled
+                monkeypatch.setattr(service, "acknowledge", acknowledge)
+                other = threading.Thread(target=leaving.cancel)
+                other.start()
+                other.join(30)
+            acknowledge(member, numbers)
+
+        monkeypatch.setattr(service, "acknowledge", meanwhile)
+        jobs.subscribe(second, group="workers")
+        source.publish(Job(0, "ann"))
+        assert (first.numbers, second.numbers) == ([0], [])
+        assert counts(node) == {**counts(node), "members": 1, "outstanding": 0, "acknowledged": 1, "redelivered": 0}
+
+
+class Reading(Event):
+    number: int
+    level: float
+
+
+@pytest.mark.parametrize("level", [float("nan"), -0.0])
+def test_numbers_that_are_the_same_are_one_key_however_they_are_written(level: float) -> None:
+    """Who joins later gets keys that are new: not those that are none, or have another sign."""
+    with Node("lab") as node:
+        readings = node.channel("readings", Reading)
+        heard: dict[str, list[int]] = {"first": []}
+        readings.subscribe(lambda it: heard["first"].append(it.number), group="g", group_key="level")
+        source = readings.source()
+        source.publish(Reading(0, level))
+        for name in ("a", "b", "c", "d", "e", "f"):
+            heard[name] = []
+            readings.subscribe(lambda it, name=name: heard[name].append(it.number), group="g", group_key="level")
+        source.publish(Reading(1, level))
+        source.publish(Reading(2, abs(level)))
+        assert heard["first"] == [0, 1, 2]
+        group = node._groups().of(readings, "g")
+        assert group is not None and group.distribution.keys == 1
+        letters = [readings.type.encode(Reading(0, value)) for value in (level, abs(level))]
+        assert len({repr(group._key(Letter(None, each, source, 1, 0, 0, 0))) for each in letters}) == 1  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ from headwater.channel.routing.wiring import Move, Wiring
 from headwater.channel.services import Service, Services
 from headwater.channel.shutdown import Closing, Ending, stay
 from headwater.channel.source import Source
-from headwater.channel.subscription import Subscription
+from headwater.channel.subscription import Subscription, text_of
 from headwater.channel.time.clock import Clock, SystemClock
 from headwater.channel.time.steady_time import SteadyTime
 from headwater.channel.time.timer_engine import Timers
@@ -877,9 +877,7 @@ class Node:
 
     def _report_failure(self, subscription: Subscription, error: BaseException, event: Any) -> None:
         """A handler raised."""
-        log.error(
-            "subscription %r: its handler raised %s: %s", subscription.name, type(error).__name__, error, exc_info=error
-        )
+        log.error("subscription %r: its handler raised %s", subscription.name, text_of(error), exc_info=error)
         if self._on_error is not None:
             try:
                 self._on_error(subscription, error, event)

@@ -542,13 +542,11 @@ class Subscription(Pulling[E_co]):
         self._failed += 1
         self._failures += 1
         self._mailbox.trouble(True)
-        self._trouble = f"{type(error).__name__}: {error}"
+        text = self._trouble = text_of(error)
         self.node._report_failure(self, error, what)
         limit = self._options.failures
         if limit and self._failures >= limit and self.paused is None and not self.cancelled:
-            self._pause(
-                f"its handler failed {self._failures} times in a row, last with {type(error).__name__}: {error}"
-            )
+            self._pause(f"its handler failed {self._failures} times in a row, last with {text}")
             log.error("subscription %r is paused: %s; correct the handler and call resume()", self.name, self.paused)
 
     def _await_failed(self, error: asyncio.CancelledError, what: Any) -> None:
@@ -771,6 +769,14 @@ def _renew(subscription: Callable[[], Subscription[Any] | None]) -> None:
     found = subscription()
     if found is not None:
         found._proves_anew()
+
+
+def text_of(error: BaseException) -> str:
+    """An error in words, also where it cannot say any itself."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def _events(items: list[Item]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -430,3 +431,61 @@ def test_what_was_not_sent_when_a_seat_is_given_up_is_not_sent_any_more() -> Non
 def test_what_is_no_post_is_refused(data: bytes) -> None:
     with pytest.raises(FrameError, match="groups: expected a post"):
         wire.decode(data)
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+def test_what_a_member_has_handled_goes_to_nobody_else_though_it_ends_before_it_is_said(dispatch: Any) -> None:
+    handled: list[int] = []
+    said: list[Any] = []
+    with Node("desk") as node:
+        jobs: Any = node.channel("jobs", Job)
+        member: Any = jobs.subscribe(lambda job: handled.append(job.number), group="workers", dispatch=dispatch)
+        attendance: Any = Attendance(member, "lab.1", 1, 7, "lab", lambda post: said.append(post) or True)  # type: ignore[func-returns-value]
+        done, ends = attendance.done, [True]
+
+        def meanwhile(numbers: Any) -> None:
+            if ends and ends.pop():
+                member.cancel()
+                attendance.leave()
+            done(numbers)
+
+        attendance.done = meanwhile
+        attendance.accept(jobs.type)
+        attendance.take(_dealt(jobs, 1, 3))
+        eventually(lambda: attendance.left and attendance.finished)
+        left = next(post for post in said if isinstance(post, wire.Leave))
+        assert handled and set(handled) <= set(left.finishing)
+        assert {number for post in said if isinstance(post, wire.Handled) for number in post.numbers} >= set(handled)
+
+
+class Unspeakable(Exception):
+    """An error that has no text."""
+
+    def __str__(self) -> str:
+        raise ValueError("it cannot be said")
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), SystemExit(1)])
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+def test_whatever_a_handler_raises_its_event_is_acknowledged_and_the_others_follow(
+    dispatch: Any, error: BaseException
+) -> None:
+    handled: list[int] = []
+    said: list[Any] = []
+
+    def handle(job: Job) -> None:
+        handled.append(job.number)
+        if job.number == 2:
+            raise error
+
+    with Node("desk") as node:
+        jobs: Any = node.channel("jobs", Job)
+        member: Any = jobs.subscribe(handle, group="workers", dispatch=dispatch)
+        attendance = Attendance(member, "lab.1", 1, 7, "lab", lambda post: said.append(post) or True)  # type: ignore[func-returns-value]
+        attendance.accept(jobs.type)
+        for first, last in ((1, 4), (5, 5)):
+            with suppress(ValueError, SystemExit):
+                attendance.take(_dealt(jobs, first, last))
+        eventually(lambda: attendance.finished, f"all is acknowledged: {said}", timeout=10)
+        assert handled == [1, 2, 3, 4, 5]
+        assert sorted(number for post in said for number in post.numbers) == handled

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from math import nan
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
@@ -103,10 +104,12 @@ class Group:
             self._entry = wiring.entry(self.channel, self.terms.interest, zones=self.terms.zones)
             wiring.move([Move(self.channel, self._entry, self._intake, joins=True)])
 
-    def join(self, seat: Seat) -> None:
-        """A member comes; SubscriptionError if there are too many."""
-        ready: Ready = []
+    def join(self, seat: Seat, ready: Ready) -> bool:
+        """A member comes; SubscriptionError if there are too many. What is to be dispatched then, under no lock, goes
+        to `ready`. False if it is over: its last member has gone meanwhile."""
         with self._lock:
+            if self.over:
+                return False
             try:
                 self._seats[seat.id] = seat
                 handed = self.distribution.join(seat.id, seat.credit)
@@ -116,7 +119,7 @@ class Group:
             self._give(handed, ready)
             self._regather()
             self._go_on(ready)
-        dispatch_all(ready)
+        return True
 
     def leave(self, id: str, *, finishing: Iterable[int] = (), why: str = "") -> None:
         """A member goes: what it had not acknowledged is for others. But for what it is `finishing`: it acknowledges
@@ -402,7 +405,11 @@ def _reader(type: Any, field: str) -> Callable[[Letter], Any]:
 
     def key(letter: Letter) -> Any:
         value = getattr(decode(letter.record), attribute)  # as all nodes see it, whatever was published
-        return _NO_VALUE if value is None else value  # an event without one has a key like any other
+        if value is None:
+            return _NO_VALUE  # an event without one has a key like any other
+        if isinstance(value, float):
+            return value + 0.0 if value == value else nan  # one zero, and one that is no number
+        return value
 
     return key
 

@@ -218,8 +218,8 @@ class GroupMember(Subscription[Any]):
 
     def run_now(self, run: DealtRun) -> int:
         """Handle events in this thread, one after the other, if there is nothing to it but to call a function, and
-        nothing before them: how many; the rest is to be taken. Whoever handed them over is told by the caller, and not
-        kept waiting for that for long."""
+        nothing before them: how many; the rest is to be taken. Whoever handed them over is told, and not kept waiting
+        for that for long."""
         mailbox = self._mailbox
         if not self._simple or mailbox.items or mailbox.held or mailbox._drops or mailbox.troubled:
             return 0
@@ -249,13 +249,17 @@ class GroupMember(Subscription[Any]):
                     if self._failures:
                         self._went_well()
         finally:
-            self._running = None
             self._dealt += handled
             self._delivered += handled
             try:
-                mailbox.token.append(None)
+                if handled:
+                    run.done(run.numbers[:handled])
             finally:
-                NEST.pop()
+                self._running = None  # only now: who ends it meanwhile is to know that these are no others'
+                try:
+                    mailbox.token.append(None)
+                finally:
+                    NEST.pop()
         if handled:
             self._timed((attachment, run.letter(handled - 1), 1, 0, inf))
         mailbox.after_bypass()
@@ -315,17 +319,18 @@ class GroupMember(Subscription[Any]):
             self._settled(done)
 
     def _settled(self, items: list[Item]) -> None:
-        """Whoever handed these over is told."""
-        self._held = []
+        """Whoever handed these over is told; who ends it meanwhile is to know that they are no others'."""
         first = items[0][1]
         if len(items) == 1:
             first.done([first.number])
+            self._held = []
             return
         by_group: dict[Done, list[int]] = {}
         for item in items:
             by_group.setdefault(item[1].done, []).append(item[1].number)
         for done, numbers in by_group.items():
             done(numbers)
+        self._held = []
 
     def _about(self, attachment: Attachment, letter: Letter, items: list[Item]) -> About:
         about: tuple[Any, ...] = astuple(attachment.about(letter))

@@ -15,6 +15,7 @@ from headwater.channel.groups.member import GroupMember
 from headwater.channel.groups.terms import Terms, check_group, credit_of
 from headwater.channel.options.config import Queue
 from headwater.channel.options.subscribe import Asked, interest_for
+from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.services import Service
 from headwater.errors import ClosedError, SubscriptionError
 from headwater.threads import Worker
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.contract import NodeContract
     from headwater.channel.options.subscribe import Options
+    from headwater.channel.routing.route import Ready
     from headwater.channel.source import Source
 
 log = logging.getLogger("headwater")
@@ -69,6 +71,7 @@ class Groups(Service):
         terms = Terms(interest, key or "", options.zones, durable)
         asked = Asked(channel, where, params, type)
         wide = replace(checked, queue=Queue(limit=UNBOUNDED))  # its credit bounds what waits for it
+        ready: Ready = []
         with self._lock:
             found = self._groups.get((channel.number, group))
             if found is not None and not found.over:
@@ -79,7 +82,7 @@ class Groups(Service):
             why = why_not(self._node, channel, terms) if durable else ""
             try:
                 if not why:
-                    self.join(channel, group, terms, member)
+                    self._let_in(channel, group, terms, member, ready)
                 elif self.carrier is None:
                     raise SubscriptionError(f"group {group!r} of channel {channel.name!r}: {why}")
                 else:
@@ -89,6 +92,7 @@ class Groups(Service):
                 raise
         if self.carrier is not None:
             self.carrier.joined(member)
+        dispatch_all(ready)
         return member
 
     def _not_here(self, member: GroupMember, why: str) -> None:
@@ -129,21 +133,30 @@ class Groups(Service):
 
     def join(self, channel: Channel, name: str, terms: Terms, seat: Seat) -> Group:
         """A member comes; SubscriptionError if it wants something else than those that are there."""
+        ready: Ready = []
+        group = self._let_in(channel, name, terms, seat, ready)
+        dispatch_all(ready)
+        return group
+
+    def _let_in(self, channel: Channel, name: str, terms: Terms, seat: Seat, ready: Ready) -> Group:
+        """The same, but for what is to be dispatched then: no handler runs under the lock."""
         with self._lock:
             group = self._groups.get((channel.number, name))
-            if group is None or group.over:
-                if channel.closed or self._node.closed:
-                    raise ClosedError(f"group {name!r}: channel {channel.name!r} is closed")
-                if terms.durable:
-                    group = DurableGroup(self._node, channel, name, terms, self._later)
-                else:
-                    group = Group(self._node, channel, name, terms)
-                group.join(seat)
-                group.start()
-                self._groups[channel.number, name] = group
-            else:
+            if group is not None and not group.over:
                 group.terms.check(name, channel.name, terms)
-                group.join(seat)
+                if group.join(seat, ready):
+                    return group
+            if channel.closed or self._node.closed:
+                raise ClosedError(f"group {name!r}: channel {channel.name!r} is closed")
+            if group is not None:
+                self.tidy(group)
+            if terms.durable:
+                group = DurableGroup(self._node, channel, name, terms, self._later)
+            else:
+                group = Group(self._node, channel, name, terms)
+            group.join(seat, ready)
+            group.start()
+            self._groups[channel.number, name] = group
             return group
 
     # ── sources that move ──

@@ -21,6 +21,7 @@ from headwater.channel.questions.forms import (
 )
 from headwater.channel.questions.held import HeldAnswers
 from headwater.channel.routing.letter import Chunk
+from headwater.channel.subscription import text_of
 from headwater.errors import ClosedError, EncodeError, HeadwaterError, QuestionError
 from headwater.interest import as_event_type
 from headwater.late import asyncio
@@ -129,11 +130,7 @@ class Answering:
         log.warning(
             "%s: the question of %s raised %s", self, event.question_asker, type(error).__name__, exc_info=error
         )
-        try:
-            text = f"{type(error).__name__}: {error}"
-        except Exception:  # an error that cannot be said is one nevertheless
-            text = type(error).__name__
-        self._desk.say(self, event, about, None, text[:ERROR_LENGTH], here)
+        self._desk.say(self, event, about, None, text_of(error)[:ERROR_LENGTH], here)
 
     def has(self, event: Any, about: About | None, record: bytes) -> bool:
         """Whether a question has come to it: it satisfies its interest, and it was here then."""

@@ -112,12 +112,14 @@ class Attendance:
                 )
             if not self._waiting or not self._turn.acquire(blocking=False):
                 return  # another thread is at what came before, and sees to this after it
+        problem: BaseException | None = None
         while run := self._next():
             try:
                 self._hand_on(run)
-            except BaseException:
-                self._turn.release()
-                raise
+            except BaseException as error:  # of a handler: what comes after its event is handled nevertheless
+                problem = error
+        if problem is not None:
+            raise problem
 
     def _next(self) -> DealtRun | None:
         """The next events for the member; if there are none, the turn is over."""
@@ -137,9 +139,14 @@ class Attendance:
         """Handle events here and now, as far as that can be; the rest goes into the member's queue, in order. What it
         takes no more, since it has just ended, is for others."""
         ready: Ready = []
-        handled = self.member.run_now(run)
-        if handled:
-            self.done(run.numbers[:handled])
+        try:
+            handled = self.member.run_now(run)
+        except BaseException:
+            with self._lock:  # what is not handled is the next
+                left = sum(number in self._open for number in run.numbers)
+                if left:
+                    self._waiting.appendleft(run.part(len(run) - left, len(run)))
+            raise
         if handled < len(run):
             untaken = self.member.take([run.letter(at) for at in range(handled, len(run))], ready)
             with self._lock:

@@ -207,7 +207,8 @@ class RemoteSeat:
         group = self.group
         if group is None:
             return
-        group.forged += len(found) - len(done)
+        if strange := len(found) - len(done):
+            group.forged += strange
         if done:
             group.acknowledge(self.id, done)
         if self._outbox and (len(self._sent) <= LOW or len(self._outbox) >= ENOUGH):
