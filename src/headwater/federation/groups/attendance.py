@@ -142,9 +142,9 @@ class Attendance:
         try:
             handled = self.member.run_now(run)
         except BaseException:
-            with self._lock:  # what is not handled is the next
+            with self._lock:  # what is not handled is the next, if anything was: else it would go on for ever
                 left = sum(number in self._open for number in run.numbers)
-                if left:
+                if 0 < left < len(run):
                     self._waiting.appendleft(run.part(len(run) - left, len(run)))
             raise
         if handled < len(run):
