@@ -10,8 +10,9 @@ from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.source import Source
-from headwater.errors import SubscriptionError
+from headwater.errors import StoreError, SubscriptionError
 from headwater.federation.control_events import owns
+from headwater.services.moving.register import CLAIMED
 from headwater.services.moving.source_register import Cut
 
 if TYPE_CHECKING:
@@ -91,10 +92,13 @@ class SourceDeparture:
             upto = max(source.seq, log.last(source.name))
             stamp = log.last_time(source.name) or source._stamp()
             cut = Cut(home_of(source), source.term + 1, upto, stamp)
-            register.claim(id, who, claimant, cut)
-            with source.lock:
-                source.moved_to = who
-                source.shut()
+            try:
+                register.claim(id, who, claimant, cut)
+            except BaseException:
+                if _may_be_claimed(register, id):
+                    _shut(source, who)
+                raise
+            _shut(source, who)
         self._settle(source, cut)
         return cut
 
@@ -116,12 +120,18 @@ class SourceDeparture:
                 )
             register.claim(id, who, claimant, cut)
         except BaseException:
+            if _may_be_claimed(register, id):
+                raise
             with source.between():
                 source.moved_to = None
                 source.reopen()
             raise
         self._settle(source, cut)
         return cut
+
+    def goes(self, source: Source, cut: Cut) -> None:
+        """What was left to do when it was claimed, and could not be, of one that is shut."""
+        self._settle(source, cut)
 
     def _behind(self, source: Source) -> list[str]:
         """Nodes that have not acknowledged all of its events."""
@@ -174,6 +184,22 @@ class SourceDeparture:
                 reached.since.setdefault(tag, min(began, default=cut.upto))
         for attachment in _attachments(source):
             attachment.heard.add(cut.home)
+
+
+def _shut(source: Source, who: str) -> None:
+    with source.lock:
+        source.moved_to = who
+        source.shut()
+
+
+def _may_be_claimed(register: SourceRegister, id: bytes) -> bool:
+    """Whether a claim that has failed is written all the same, and perhaps not on the disk: then nobody publishes until
+    that is known."""
+    try:
+        terms = register.terms(id)
+    except StoreError:
+        return True
+    return terms is not None and terms.status == CLAIMED
 
 
 def _attachments(source: Source) -> Iterator[Attachment]:

@@ -239,7 +239,9 @@ class MovingSources(Service):
         who = caller.peer.name
         cut = self.register.claimed(request.id, who, request.claimant)
         subscribers = self._departure.subscribers(terms.channel)
-        if cut is None:
+        if cut is not None:
+            self._finish(terms, cut)
+        else:
             self.register.check(request.id, self._node._stamp())
             source = self._open(request.id, terms)
             check_movable(source, self._departure.multicast)
@@ -268,6 +270,14 @@ class MovingSources(Service):
             return []
         arrived = self.register.arrival(terms.channel, terms.source)
         return kept.of_source(terms.source, 0 if arrived is None else arrived.cut.upto)
+
+    def _finish(self, terms: Terms, cut: Cut) -> None:
+        """It was claimed before: nobody is told so again until that is on the disk, and it is gone from here."""
+        self.register.settle()
+        channel = next((each for each in self._node.channels() if each.name == terms.channel), None)
+        source = None if channel is None else channel.sources.get(terms.source)
+        if source is not None and source.local and source.moved_to is not None:
+            self._departure.goes(source, cut)
 
     def _deeds_of(self, terms: Terms, cut: Cut, who: str) -> list[bytes]:
         """What led here, and from here to the next."""
