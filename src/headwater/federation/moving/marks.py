@@ -210,9 +210,11 @@ class Marks:
             if source is not None and source.channel.name == mark.channel:
                 source.passed_by(seq)  # what is read again for others here begins after it, for who goes on here too
         watch = self._watched.get(mark.move)
-        if watch is not None and watch.of == mark.of:
+        place = peer.id, mark.channel
+        # Of what nobody wants of that node nothing is kept, however much it says.
+        if watch is not None and watch.of == mark.of and (place in watch.asked or self.comes_from(*place)):
             # The first one counts: state was given on there.
-            watch.points.setdefault((peer.id, mark.channel), mark.points)
+            watch.points.setdefault(place, mark.points)
             self._context.scheduler.nudge()
 
     def ask(self, move: bytes, watch: Watch, channels: Iterable[Channel], also: set[Place]) -> tuple[bool, bool]:
