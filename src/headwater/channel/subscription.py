@@ -83,6 +83,7 @@ class Subscription(Pulling[E_co]):
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
     _fenced: str | None = None  # why it does not go on here, whoever asks: it is on its way to another node
+    _beneath: str | None = None  # why it was paused before that, while it holds
     _arriving = False  # it comes from another node, or has come just now
     _promising = False  # of one that passes events on: whether somebody there wants to know how far time has come
 
@@ -582,6 +583,7 @@ class Subscription(Pulling[E_co]):
         Returns the point: the sequence number of each source's last event judged by the old interest. Events still
         waiting were judged by the old one, and say so (`about.epoch`). If a node that has taken the old one refuses the
         new (too costly, unknown field, not allowed), FederationError says so, and nothing is changed anywhere."""
+        self._must_stay("change")
         return self.node._change_if_agreed(self, 0, where=self.node._interest_of(where), params=params, zones=zones)
 
     async def achange(
@@ -589,6 +591,7 @@ class Subscription(Pulling[E_co]):
     ) -> dict[str, int]:
         """As `change`, from a coroutine: its loop goes on while other nodes learn of it. Cancelled until they have, all
         is as it was."""
+        self._must_stay("change")
         if is_reference(where):
             where = await in_thread(partial(self.node._interest_of, where))
         return await self.node._achange(self, 0, where=where, params=params, zones=zones)
@@ -620,14 +623,35 @@ class Subscription(Pulling[E_co]):
             ready = self.paused == why and not self._parked
             if self.paused == why:
                 self.paused = None
+            if self._beneath == why:
+                self._beneath = None
             ready = ready and self._mailbox.resume()
         self._resumed(ready)
+
+    def _held_for(self, why: str) -> bool:
+        """Whether it is paused for that, or will be when it is on its way no more."""
+        return why in (self.paused, self._beneath)
+
+    def _fence(self, why: str) -> None:
+        """It is about to leave: nothing more is handed over. What comes waits, and makes publishers wait where it is
+        full."""
+        with self._holding:
+            self._fenced, self._beneath, self.paused = why, self.paused, why
+            self._mailbox.hold(slowed=True)
+
+    def _unfence(self, why: str) -> None:
+        """It stays: it goes on, or is paused as it was, unless what that was for is over by now."""
+        with self._holding:
+            before, self._beneath = self._beneath, None
+            if before is not None and self.paused == why:
+                self.paused = before
+                self._mailbox.hold()
+        self._let_go(why)
 
     def resume(self) -> None:
         """Go on after a pause, with the events that wait."""
         self._must_live("resume")
-        if self._fenced is not None:
-            raise SubscriptionError(f"resume: subscription {self.name!r}: {self._fenced}")
+        self._must_stay("resume")
         with self._holding:
             self.paused, self._failures, self._parked = None, 0, False
             ready = self._mailbox.resume()
@@ -653,6 +677,10 @@ class Subscription(Pulling[E_co]):
     async def amove(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str:
         """As `move`, from a coroutine: its loop goes on. Once begun it is done."""
         return await in_thread(lambda: self.move(to=to, lasts=lasts), stop=nothing)
+
+    def _must_stay(self, what: str) -> None:
+        if self._fenced is not None:
+            raise SubscriptionError(f"{what}: subscription {self.name!r}: {self._fenced}")
 
     def _must_live(self, what: str) -> None:
         if self.cancelled:

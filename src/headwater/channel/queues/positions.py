@@ -175,6 +175,7 @@ class DurableSink(Protocol):
     def _went_well(self) -> None: ...
     def _hold(self, why: str) -> None: ...
     def _let_go(self, why: str) -> None: ...
+    def _held_for(self, why: str) -> bool: ...
 
 
 class Progress:
@@ -513,8 +514,13 @@ class Progress:
         elif self._caught_up():
             log.warning("subscription %r goes on: its position can be kept again", self.subscription.name)
             self.subscription._let_go(why)
-        elif self.subscription.paused == why:  # else whoever has paused it goes on with it
+        elif self.subscription._held_for(why):  # else whoever has paused it goes on with it
             self._wait(why)
+
+    def write_owed(self) -> None:
+        """What could not be written is, now; StoreError if it cannot."""
+        if self._unwritten is not None and not self._caught_up():
+            raise StoreError(f"subscription {self.subscription.name!r}: {self._unwritten}; see to the disk")
 
     def _caught_up(self) -> bool:
         """Write what could not be written; whether there is nothing left of it."""

@@ -109,14 +109,18 @@ class Arrival:
         state = self._node.state
         assert state is not None
         if taken is not None:
+            claimed = self._asked_again(sink, move, end)
             positions, handed = state.positions(taken), state.handed(taken)
             made: Resumed = self._node._start(
                 Resumed, [wanted[0]], wanted[1], name, None, positions, handed, self._whereabouts
             )
-            self.let_go(made, max(0.0, end - monotonic()))
+            if claimed is not None and claimed.waits:
+                self._take_over(made, move, end)
+            else:
+                self.let_go(made, max(0.0, end - monotonic()))
             register.settle()  # it may have been ended before it was
             return made
-        if register.namesake(name):
+        if register.namesake(name, move.id):
             raise SubscriptionError(
                 f"resume: name: {name!r} is that of a durable subscription of this node, whose positions are kept; "
                 "give another: resume(token, handler, name=...)"
@@ -218,6 +222,14 @@ class Arrival:
             return self._moving.at_home(move.id, self._claimant_of(move))
         except SubscriptionError as error:
             raise FederationError(f"resume: the token of {sink!r}: {error}") from None
+
+    def _asked_again(self, sink: str, move: SinkMove, end: float) -> MoveClaimed | None:
+        """It is here, and may have been ended before it had what waits at the old node, if that is still there."""
+        with suppress(HeadwaterError):
+            if move.node == self._context.id:
+                return self._at_home(sink, move)
+            return self._claim(sink, move, min(end, monotonic() + CLAIM_SECONDS))
+        return None
 
     def _claim(self, sink: str, move: SinkMove, end: float) -> MoveClaimed:
         """Ask the node that it was at."""

@@ -61,10 +61,8 @@ class Standstill:
 
     def __init__(self, context: Context, subscription: Subscription, why: str) -> None:
         self._context, self._sink, self.why = context, subscription, why
-        self._before = subscription.paused
         # What comes meanwhile waits in its queue, where no log has it: full, that makes publishers wait.
-        subscription._fenced = why
-        subscription._pause(why, slowed=True)
+        subscription._fence(why)
         if subscription._progress is not None:
             subscription._progress.fenced = why
         self._before_here = subscription.since if isinstance(subscription, Resumed) else {}
@@ -72,16 +70,18 @@ class Standstill:
         self._own = {key: self._next(source) for source, key in self._own_sources()}
 
     def reach(self) -> None:
-        """Wait until nothing is being handled; SubscriptionError if that takes too long, and all is as it was."""
+        """Wait until nothing is being handled, and it is written what is done; raises if that takes too long, or cannot
+        be: `undo` it then."""
         sink = self._sink
         if not sink._mailbox.wait(lambda: sink._mailbox.idle and sink._handling is None, STILL_SECONDS):
-            self.undo()
             raise SubscriptionError(
                 f"move: subscription {sink.name!r}: expected its handler to return within {STILL_SECONDS:g} s, found "
                 "it still at work; call move() elsewhere than in that handler, or later"
             )
         if sink._handler is None and sink._progress is not None:
             sink._progress.settle()  # who pulls has had what it was given
+        if sink._progress is not None:
+            sink._progress.write_owed()
 
     def undo(self) -> None:
         """It goes on here."""
@@ -89,12 +89,8 @@ class Standstill:
         sink._recall_left_out()
         if sink._progress is not None:
             sink._progress.fenced = None
-        if sink.cancelled:
-            return
-        if self._before is not None:
-            sink._pause(self._before)
-        else:
-            sink._let_go(self.why)
+        if not sink.cancelled:
+            sink._unfence(self.why)
 
     # ── where it is ──
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -26,7 +28,7 @@ from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.queues.position_keys import LOGGED
 from headwater.channel.services import Service
 from headwater.channel.subscription import Subscription
-from headwater.errors import ConfigError, SubscriptionError
+from headwater.errors import ClosedError, ConfigError, HeadwaterError, SubscriptionError
 from headwater.federation.moving.answering import Answering
 from headwater.federation.moving.arrival import Arrival, InForce
 from headwater.federation.moving.departure import Standstill, check_movable, described
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 MOST_SECONDS = 7 * 86_400.0  # for which a token is good
-RETRY_SECONDS = 0.1
+RETRY_SECONDS = 1.0
 LEAVING = "it is on its way to another node"
 
 
@@ -79,6 +81,7 @@ class Moving(Service):
         self.registers = Registers(node)
         self.arrival = Arrival(self, node, context, peers, dialogue, whereabouts, in_force, want, marks, channels)
         self._numbers = count(1)
+        self._turn = threading.Lock()  # of who has a sink leave, or gives it: one at a time, also the same one again
         self._had: set[str] = set()  # names of durable subscriptions of this life
         self._leaving: dict[str, Departure] = {}  # by name in the register: held here until they are claimed
         self._handovers: dict[bytes, Handover] = {}  # by id of the move: what waits for those that are
@@ -93,20 +96,22 @@ class Moving(Service):
         if seconds > MOST_SECONDS:
             raise SubscriptionError(f"move: lasts: expected at most {MOST_SECONDS:,.0f} seconds, found {seconds:,.0f}")
         check_target(to)
-        if subscription._fenced is not None:
-            raise SubscriptionError(f"move: subscription {subscription.name!r}: {subscription._fenced}")
         durable = subscription._options.delivery.durable
         register, id = self.registers.of(durable=durable), secrets.token_bytes(ID_BYTES)
         # A name may be used again for another sink, once one that is not durable has left.
         name = subscription.name if durable else f"{subscription.name} ({next(self._numbers)})"
-        still = Standstill(self._context, subscription, LEAVING)
-        still.reach()
+        until = self._now() + round(seconds * 1e9)
+        with self._turn:
+            if subscription._fenced is not None:
+                raise SubscriptionError(f"move: subscription {subscription.name!r}: {subscription._fenced}")
+            still = Standstill(self._context, subscription, LEAVING)
         try:
+            still.reach()
             move = described(subscription, id, self._context.id, still, self._node.state if durable else None)
             token = make_token(self._context, subscription.name, move)
-            self._leaving[name] = Departure(subscription, still, register)
+            self._leaving[name] = Departure(id, subscription, still, register, until)
             channels = [channel.name for channel, _ in subscription._attachments]
-            register.begin(id, name, channels, to, self._now() + round(seconds * 1e9))
+            register.begin(id, name, channels, to, until)
         except BaseException:
             self._leaving.pop(name, None)
             still.undo()
@@ -122,16 +127,17 @@ class Moving(Service):
         found = self._leaving.get(name)
         if found is None or self._node.closed:
             return
-        fence = found.register.enter(name, self._now())
-        if fence is None:
-            if self._leaving.pop(name, None) is not None:
-                self.expired += 1
-                log.warning("subscription %r goes on: nobody has taken it up in time", found.subscription.name)
-                found.still.undo()
-        elif fence.until:  # the clock has gone back
-            self._node._timers.call_after(
-                max(RETRY_SECONDS, (fence.until - self._now()) / 1e9), partial(self._look, name)
-            )
+        try:  # its time is over, whatever a clock says that was set back
+            fence = found.register.enter(name, max(self._now(), found.until))
+        except HeadwaterError as error:
+            log.warning("subscription %r cannot go on yet: %s", found.subscription.name, error)
+            with suppress(ClosedError):
+                self._node._timers.call_after(RETRY_SECONDS, partial(self._look, name))
+            return
+        if fence is None and self._leaving.pop(name, None) is not None:
+            self.expired += 1
+            log.warning("subscription %r goes on: nobody has taken it up in time", found.subscription.name)
+            found.still.undo()
 
     def check(self, name: str | None) -> None:
         """Raise if a durable subscription of that name is not to go on here."""
@@ -181,10 +187,15 @@ class Moving(Service):
 
     def give(self, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
         """Written for good; then nothing of it is left here, but what waits for it."""
+        with self._turn:
+            return self._give(id, who, claimant)
+
+    def _give(self, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
         register, _ = self.registers.find(id)
         name = register.claim(id, who, claimant, self._now())
-        found = self._leaving.pop(name, None)
-        if found is not None:
+        found = self._leaving.get(name)
+        if found is not None and found.id == id:  # else it was claimed before, and that is another one of that name
+            del self._leaving[name]
             self.left += 1
             sink = found.subscription
             if not sink.cancelled and (register is self.registers.fleeting or has_unlogged(sink)):
@@ -295,9 +306,11 @@ class Moving(Service):
 class Departure:
     """A sink that is held until it is claimed."""
 
+    id: bytes  # of the move
     subscription: Subscription[Any]
     still: Standstill
     register: MoveRegister
+    until: int  # nanoseconds since 1970
 
 
 def check_target(to: object) -> None:

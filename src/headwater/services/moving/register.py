@@ -119,10 +119,11 @@ class MoveRegister:
             if not rows:
                 raise SubscriptionError("it was never made here, or is long over")
             number, sink, expires, status, before, its, why = rows[0]
-            if status == OVER:
-                raise SubscriptionError(why)
-            if status == CLAIMED:
-                if (before, bytes(its)) != (who, claimant):
+            same = (before, bytes(its)) == (who, claimant)
+            if status == OVER and (why or not same):
+                raise SubscriptionError(why or f"{sink!r} has come back since")
+            if status != OPEN:
+                if not same:
                     raise SubscriptionError(f"it was used: {before} goes on with {sink!r}; have that one move it")
             elif now >= expires:
                 problem = f"it has expired; {sink!r} may go on where it was"
@@ -190,16 +191,23 @@ class MoveRegister:
             raise SubscriptionError(f"it was used here before, and since then {fence.why}")
         return sink
 
-    def namesake(self, sink: str) -> bool:
-        """Whether this node has kept positions under that name which are not those of a sink that has left it."""
-        return self.fence(sink) is None and sink in self._state.sinks()
+    def namesake(self, sink: str, id: bytes) -> bool:
+        """Whether this node has kept positions under that name which are not those of a sink that has left it: also one
+        that is on its way, and that nobody has yet, by another token than this one."""
+        rows = self._tables.read("SELECT digest, status FROM moves WHERE sink = ? AND status <> ?", (sink, OVER))
+        if rows:
+            return bool(rows[0][1] == OPEN and bytes(rows[0][0]) != digest_of(id))
+        return sink in self._state.sinks()
 
     def take(self, id: bytes, sink: str, positions: Mapping[str, int], handed: Mapping[str, int]) -> None:
         """The sink goes on here, after these events of its sources; moves of it from here are over. A power cut may
         take that back until `settle`: then it is still claimed, and the same token brings it."""
         with self._tables.transaction() as write:
-            for (number,) in list(write("SELECT number FROM moves WHERE sink = ? AND status <> ?", (sink, OVER))):
-                _end(write, number, f"{sink!r} has come back since")
+            # What comes may be another sink of that name: who has claimed the one that has left is answered as before.
+            for number, status in list(
+                write("SELECT number, status FROM moves WHERE sink = ? AND status <> ?", (sink, OVER))
+            ):
+                _end(write, number, "" if status == CLAIMED else f"{sink!r} has come back since")
             write("DELETE FROM positions WHERE sink = ?", (sink,))
             for source in {*positions, *handed}:
                 write(_POSITION, (sink, source, positions.get(source, 0), handed.get(source, 0)))
