@@ -7,9 +7,11 @@ from __future__ import annotations
 import logging
 import socket
 import struct
+import threading
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from headwater import Config, Event, Node, u32
 from headwater.bridges import mqtt
 from headwater.bridges.mapping import Mapping
 from headwater.bridges.mqtt import MqttBridge
+from headwater.errors import StoreError
+from headwater.store.log.channel_log import ChannelLog
 from headwater.testing import Recorder, eventually
 
 GUARD = 60.0
@@ -296,3 +300,89 @@ def test_a_node_that_ends_does_not_wait_for_a_broker_that_is_gone(fake: Fake) ->
         eventually(lambda: not made.is_connected)
         for number in range(3):
             source.publish(Reading("lab", number))
+
+
+OUT = Mapping("screens/{room...}", "shown", payload="text:number", direction="out")
+
+
+def going(fake: Fake, node: Node, out: Mapping = OUT, **options: Any) -> tuple[MqttBridge, Connection]:
+    """A bridge by which something goes out, and nothing comes in."""
+    made = node.services.add(MqttBridge(node, fake.address, [out], keepalive=3600, **options))
+    connection = fake.accept()
+    connection.hear(CONNECT)
+    connection.say(packet(CONNACK, b"\0\0"))
+    eventually(lambda: made.is_connected)
+    return made, connection
+
+
+def number_of(body: bytes) -> bytes:
+    """By which a message of quality 1 is acknowledged."""
+    end = 2 + int.from_bytes(body[:2])
+    return body[end : end + 2]
+
+
+def test_a_number_that_is_still_under_way_is_not_given_to_another_message(fake: Fake) -> None:
+    """Numbers go around after 65,535 messages, and a broker may leave one of them without an answer all that time."""
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        made, connection = going(fake, node)
+        source.publish(Reading("first", 1))
+        first = connection.hear(PUBLISH)
+        made._client._last_mid -= 1  # as after all the others
+        source.publish(Reading("second", 2))
+        second = connection.hear(PUBLISH)
+        assert b"screens/second" in second and number_of(second) != number_of(first)
+        connection.say(packet(PUBACK, number_of(first)) + packet(PUBACK, number_of(second)))
+        eventually(lambda: not made._sent)
+
+
+def test_an_event_that_the_library_refuses_is_told_and_holds_up_nothing(fake: Fake) -> None:
+    out = Mapping("{room}", "shown", payload="text:number", direction="out")
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        made, connection = going(fake, node, out, window=1)
+        source.publish(Reading("", 1))  # an empty segment may be; a topic of nothing else may not
+        source.publish(Reading("lab", 2))
+        assert connection.hear(PUBLISH).endswith(b"2")
+        assert made.report()["bad"] == 1
+
+
+def test_messages_of_quality_2_that_are_never_released_do_not_fill_the_memory(fake: Fake) -> None:
+    """Nothing was asked for with quality 2: a broker that begins such exchanges, and ends none, is parted with."""
+    with bridge(fake) as (_, made, _):
+        connection = fake.accept()
+        connection.greet()
+        topic = struct.pack("!H", 11) + b"sensors/lab"
+        with suppress(OSError):  # it may be gone before all is said
+            for number in range(1, 2001):
+                connection.say(packet(PUBLISH | 0x04, topic + struct.pack("!H", number) + b"7"))
+        assert connection.ended()
+        fake.accept().greet()
+        eventually(lambda: made.is_connected)
+        assert len(made._client._in_messages) <= mqtt.WINDOW
+
+
+def test_what_cannot_be_logged_is_not_acknowledged_and_is_an_event_when_it_can(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, tried = True, threading.Event()
+    append = ChannelLog.append
+
+    def appended(self: ChannelLog, *about: Any, **options: Any) -> Any:
+        if full:
+            tried.set()
+            raise StoreError("no space left on device")
+        return append(self, *about, **options)
+
+    monkeypatch.setattr(ChannelLog, "append", appended)
+    with Node("hall", log=tmp_path / "log") as node:
+        seen: Recorder[Any] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        made = node.services.add(MqttBridge(node, fake.address, [IN], keepalive=3600))
+        connection = fake.accept()
+        connection.greet()
+        connection.say(published(b"sensors/lab", b"7", 1))
+        assert tried.wait(GUARD)
+        full = False
+        assert connection.hear(PUBACK) == b"\0\1"
+        assert seen.wait(1) == [Reading("lab", 7)] and made.report()["bad"] == 0

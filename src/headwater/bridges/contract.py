@@ -34,7 +34,7 @@ from headwater.channel.options.delivery import Reliable
 from headwater.channel.options.rate import Rate
 from headwater.channel.services import Service
 from headwater.channel.time.token_bucket import TokenBucket
-from headwater.errors import ClosedError, ConfigError, ConfigProblem, EncodeError, HeadwaterError, QueueFull
+from headwater.errors import ClosedError, ConfigError, ConfigProblem, EncodeError, HeadwaterError, QueueFull, StoreError
 from headwater.federation.security.policy import Allow, Restrict
 from headwater.interest import Interest
 from headwater.services.policy.conjunction import restricted
@@ -96,8 +96,13 @@ class Outgoing:
                 return  # it was not acknowledged, and goes the next time
         bridge.counts["out"] += 1
         key = f"{about.channel}:{bridge.identity(about)}:{about.seq}"
-        with suppress(ClosedError):  # the same
+        try:
             bridge.send(self.translation.mapping, message, key, lambda: self._done(entry, places=1))
+        except ClosedError:
+            return  # the same
+        except ValueError as error:  # its library takes no such message, and never will
+            bridge.complain(message.topic, error)
+            self._done(entry, places=1)
 
     def _done(self, entry: list[Any], *, places: int) -> None:
         """The broker has it; any thread, any order, once."""
@@ -294,13 +299,17 @@ class Bridge(Service, ABC):
                 self.complain(topic, error)
 
     def _publish(self, source: Source[Any], event: Any) -> None:
-        """However long it takes: a full queue is the broker's to wait for."""
+        """However long it takes: a full queue is the broker's to wait for, and so is a disk that cannot be written: who
+        acknowledges what is not logged loses it."""
         while not self.closing.is_set():
             try:
                 source.publish(event)
                 return
             except QueueFull:
                 continue
+            except StoreError as error:
+                self._node._crashes.note(f"bridge {self.name}: what comes in waits", error)
+                self.closing.wait(RECHECK_SECONDS)
         raise ClosedError(f"bridge {self.name!r} is closed")
 
     def complain(self, topic: str, error: BaseException) -> None:

@@ -76,6 +76,21 @@ class _Client(paho.Client):  # type: ignore[misc]
                 with suppress(OSError, ValueError):  # the loop tries again
                     self.reconnect()
 
+    def _mid_generate(self) -> int:
+        """The next number by which nothing is under way: they go around, and the answer to one may take that long."""
+        found: int = super()._mid_generate()
+        for _ in range(65_535):
+            if not self._bridge.has_under_way(self, found):
+                break
+            found = super()._mid_generate()
+        return found
+
+    def _send_pubrec(self, mid: int) -> Any:
+        """Of messages of quality 2, which nobody has asked for, some; what is not released stays in the memory."""
+        if len(self._in_messages) >= WINDOW:
+            raise ServiceError(f"expected at most {WINDOW} messages of quality 2 that are not released, found more")
+        return super()._send_pubrec(mid)
+
     def _sock_recv(self, bufsize: int) -> Any:
         """The next piece. Of a packet that is too large as much is kept as shows what it is: it is counted,
         acknowledged and gone. paho reads a hundred pieces before it comes to anything else, if they are there."""
@@ -270,6 +285,10 @@ class MqttBridge(Bridge):
                 return
             self._early.discard(packet)
         done()
+
+    def has_under_way(self, client: Any, mid: int) -> bool:
+        """Whether a connection has a packet of this number of which the broker has not said that it has it."""
+        return mid in client._out_messages or (client is self._twice, mid) in self._sent
 
     def _give_up(self) -> None:
         """What was to be written, with quality 0, when the last connection ended: nobody will say that it was."""
