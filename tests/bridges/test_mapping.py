@@ -123,7 +123,7 @@ def test_messages_that_are_no_events(mapping: Mapping, topic: str, payload: byte
         mqtt(mapping).read(topic, payload)
 
 
-@pytest.mark.parametrize("room", ["a/b", "+", "#", "x\x00", "a+b", "\x1b[2J"])
+@pytest.mark.parametrize("room", ["a/b", "+", "#", "x\x00", "a+b", "\x1b[2J", "\ufdd0", "a\uffff", "\U0010fffe"])
 def test_no_event_chooses_another_topic_than_its_own(room: str) -> None:
     with pytest.raises(EncodeError, match="room: expected what MQTT has between separators"):
         mqtt(JSON).write(Reading(3, room, 1.0))

@@ -18,9 +18,12 @@ from dataclasses import dataclass
 from headwater.errors import ConfigError, ConfigProblem, EncodeError
 
 MAX_BYTES = 65_535  # of a topic, as MQTT has it
+NATS_BYTES = 3_900  # and as NATS: a server ends a connection that says a line of more than 4,096, with sizes and all
 MAX_SEGMENTS = 128
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)(\.\.\.)?\}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Control characters, and those that Unicode has for no text: a broker may end the connection that says one.
+_NONE = "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x11_0000, 0x1_0000))
+_CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef{_NONE}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class TopicSyntax:
     rest: str  # all that are left
     empty: bool  # whether a segment may be empty
     reserved: str  # characters that no segment has
+    most: int = MAX_BYTES  # of a topic
 
     def is_segment(self, text: str) -> bool:
         """Whether a text may stand between two separators."""
@@ -42,7 +46,7 @@ class TopicSyntax:
 
 
 MQTT = TopicSyntax("MQTT", "/", "+", "#", True, "/+#")
-NATS = TopicSyntax("NATS", ".", "*", ">", False, ".*> \t")
+NATS = TopicSyntax("NATS", ".", "*", ">", False, ".*> \t", NATS_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ class Topic:
         self.text, self.syntax = text, syntax
         problems: list[ConfigProblem] = []
         place = f"topic {text!r}"
-        if not isinstance(text, str) or not text or len(text.encode()) > MAX_BYTES:
-            raise ConfigError([ConfigProblem(place, f"a topic of 1 to {MAX_BYTES:,} bytes", "another")])
+        if not isinstance(text, str) or not text or len(text.encode()) > syntax.most:
+            raise ConfigError([ConfigProblem(place, f"a topic of 1 to {syntax.most:,} bytes", "another")])
         # Dots are in the braces of a rest, and may be the separator.
         parts = [each.replace("\0", "...") for each in text.replace("...}", "\0}").split(syntax.separator)]
         self._segments = tuple(_segment(part, syntax, place, problems) for part in parts)
@@ -108,10 +112,9 @@ class Topic:
         made = self.syntax.separator.join(
             _written(fields.get(each.text), each, self.syntax) if each.field else each.text for each in self._segments
         )
-        if len(made.encode()) > MAX_BYTES:
-            raise EncodeError(
-                "", f"topic {self.text!r}: expected at most {MAX_BYTES:,} bytes, found {len(made.encode()):,}"
-            )
+        most = self.syntax.most
+        if len(made.encode()) > most:
+            raise EncodeError("", f"topic {self.text!r}: expected at most {most:,} bytes, found {len(made.encode()):,}")
         return made
 
     def overlaps(self, other: Topic) -> bool:
