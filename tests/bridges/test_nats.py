@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ import pytest
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from headwater import Event, Node, u32
+from headwater.bridges import nats as nats_bridge
 from headwater.bridges.mapping import Mapping
 from headwater.bridges.nats import NatsBridge
 from headwater.errors import ConfigError
@@ -387,6 +389,91 @@ def test_what_a_stream_never_takes_is_told_and_holds_up_nothing(broker: Broker, 
             source.publish(Reading(room, 1))
         eventually(lambda: device.run(device.stream.stream_info("BUILDING")).state.messages == 2)
         assert [each.topic for each in problems.wait(1)] == ["screens.out"] and bridge.report()["bad"] == 1
+
+
+def test_a_subject_that_is_too_long_for_a_server_is_told_and_holds_up_nothing(broker: Broker, device: Device) -> None:
+    """A server parts with whoever says a longer line, and the library would not connect again after that."""
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        bridge = joined(node, broker, Mapping("screens.{room}", "shown", direction="out"), window=1)
+        device.listen("screens.*")
+        for room in ("x" * 3_880, "y" * 5_000, "lab"):
+            source.publish(Reading(room, 1))
+        eventually(lambda: [len(topic) for topic, *_ in device.heard] == [3_888, 11])
+        assert bridge.report()["bad"] == 1
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_consumer_that_somebody_deletes_is_made_anew_and_goes_on(
+    broker: Broker, device: Device, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, or with its stream."""
+    monkeypatch.setattr(nats_bridge, "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(nats_bridge, "PAUSE_SECONDS", 0.1)
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>"]))
+    with Node("hall") as node:
+        seen: Recorder[Reading] = Recorder()
+        node.channel("readings", Reading).subscribe(seen)
+        joined(node, broker, IN, stream="BUILDING")
+        eventually(lambda: device.run(device.stream.stream_info("BUILDING")).state.consumer_count == 1)
+        for number in (1, 2):
+            device.keep("sensors.lab", str(number))
+        seen.wait(2)
+        if whole:
+            device.run(device.stream.delete_stream("BUILDING"))
+            device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>"]))
+        else:
+            device.run(device.stream.delete_consumer("BUILDING", "headwater-hall-nats-0"))
+        device.keep("sensors.lab", "3")
+        assert [event.number for event in seen.wait(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("stream", ["", "BUILDING"])
+def test_a_message_of_two_mappings_is_one_event_of_each(broker: Broker, device: Device, stream: str) -> None:
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>"]))
+    with Node("hall") as node:
+        seen: dict[str, Recorder[Reading]] = {"readings": Recorder(), "copies": Recorder(), "wide": Recorder()}
+        for name, each in seen.items():
+            node.channel(name, Reading).subscribe(each)
+        copy = Mapping("sensors.{room}", "copies", payload="text:number")
+        wide = Mapping("sensors.{room...}", "wide", payload="text:number")
+        bridge = joined(node, broker, IN, copy, wide, stream=stream)
+        if stream:
+            eventually(lambda: device.run(device.stream.stream_info("BUILDING")).state.consumer_count >= 2)
+        else:
+            eventually(lambda: bridge._client._subs and len(bridge._client._subs) >= 2)
+            device.run(device._client.flush())
+        for number in range(3):
+            device.keep("sensors.lab", str(number))
+        device.keep("sensors.end", "9")
+        for each in seen.values():
+            eventually(lambda each=each: [event.number for event in each.events][-1:] == [9])
+        assert all([event.number for event in each.events] == [0, 1, 2, 9] for each in seen.values())
+
+
+def test_a_server_that_ends_the_connection_with_an_error_is_connected_to_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, Node("hall") as node:
+        server.settimeout(GUARD)
+        source = node.channel("shown", Reading).source()
+        address = f"nats://127.0.0.1:{server.getsockname()[1]}"
+        node.services.add(NatsBridge(node, address, [OUT]))
+        for last in (False, True):
+            connection, _ = server.accept()
+            with connection, connection.makefile("rb") as said:
+                connection.settimeout(GUARD)
+                connection.sendall(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"headers":true}\r\n')
+                while said.readline() != b"PING\r\n":
+                    pass
+                connection.sendall(b"PONG\r\n")
+                if last:
+                    source.publish(Reading("lab", 7))
+                    while not said.readline().startswith(b"PUB screens.lab"):
+                        pass
+                    connection.sendall(b"PONG\r\n")
+                else:
+                    connection.sendall(b"-ERR 'User Authentication Expired'\r\n")
+                    while said.readline():
+                        pass
 
 
 def test_sources_of_one_name_are_told_from_each_other(broker: Broker, device: Device, tmp_path: Path) -> None:

@@ -282,10 +282,12 @@ class Bridge(Service, ABC):
 
     # ── in ──
 
-    def take(self, topic: str, payload: bytes, properties: Properties = ()) -> None:
+    def take(self, topic: str, payload: bytes, properties: Properties = (), pattern: str = "") -> None:
         """A message: it is an event, or counted as none, when this returns. ClosedError if it could not be looked at
-        any more: then it must come again."""
+        any more: then it must come again. `pattern`: the one that it came by, where a message comes by each."""
         for translation in self._incoming:
+            if pattern and translation.topic.pattern != pattern:
+                continue
             try:
                 if len(payload) > self._limit:
                     raise EncodeError("", f"expected at most {self._limit:,} bytes, found {len(payload):,}")

@@ -75,7 +75,8 @@ class NatsBridge(Bridge):
         if stream and not _NAME.fullmatch(stream):
             raise ConfigError([ConfigProblem("NatsBridge: stream", "letters, digits, _ and -", repr(stream))])
         self._server, self._stream, self._options = server, stream, options
-        self._topics: list[str] = []
+        self._topics: dict[str, int] = {}  # patterns, and the number of the first mapping that has each
+        self._places: dict[int, tuple[Any, int]] = {}  # by number: the birth of the stream, and how far it was taken
         self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
@@ -97,7 +98,9 @@ class NatsBridge(Bridge):
 
     def connect(self, incoming: list[Translation]) -> None:
         """In a thread with a loop of its own."""
-        self._topics = [each.topic.pattern for each in incoming]
+        self._topics = {}
+        for number, each in enumerate(incoming):
+            self._topics.setdefault(each.topic.pattern, number)
         self._thread.start()
 
     def disconnect(self) -> None:
@@ -116,7 +119,7 @@ class NatsBridge(Bridge):
 
     async def _connected(self) -> None:
         """From the first attempt to connect until it is over."""
-        self._over, self._more = asyncio.Event(), asyncio.Event()
+        self._over, self._more, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
         over = asyncio.create_task(self._over.wait())
         while not self.closing.is_set():
@@ -139,12 +142,14 @@ class NatsBridge(Bridge):
         await self._back()
         if self._line:
             self._more.set()
-        tasks = [asyncio.create_task(self._hear(number, topic)) for number, topic in enumerate(self._topics)]
-        tasks.append(asyncio.create_task(self._send_all()))
+        tasks = [asyncio.create_task(self._hear(number, topic)) for topic, number in self._topics.items()]
+        tasks += [asyncio.create_task(self._send_all()), asyncio.create_task(self._ended.wait())]
         try:
             ended, _ = await asyncio.wait((over, *tasks), return_when=asyncio.FIRST_COMPLETED)
             for each in ended - {over}:
                 each.result()  # what it raises is told, and all begins anew
+            if over not in ended:
+                raise ConnectionError(f"the server has ended the connection: {self._client.last_error}")
         finally:
             if not self.closing.is_set():
                 self._there.clear()
@@ -161,6 +166,7 @@ class NatsBridge(Bridge):
             reconnect_time_wait=PAUSE_SECONDS,
             disconnected_cb=self._lost,
             reconnected_cb=self._back,
+            closed_cb=self._closed,
             error_cb=self._wrong,
             **self._options,
         )
@@ -173,6 +179,10 @@ class NatsBridge(Bridge):
     async def _back(self) -> None:
         self.counts["connected"] += 1
         self._there.set()
+
+    async def _closed(self) -> None:
+        """For good: after most errors that a server says, the library does not connect again."""
+        self._ended.set()
 
     async def _wrong(self, error: Exception) -> None:
         """Said once, until it is another."""
@@ -191,30 +201,37 @@ class NatsBridge(Bridge):
         subscription = await self._client.subscribe(topic)
         async for message in subscription.messages:
             with suppress(ClosedError):
-                await self._took(message)
+                await self._took(message, topic)
 
     async def _consume(self, number: int, topic: str) -> None:
         """What the stream has for this bridge's consumer, and what comes."""
         consumer: Any = None
-        link = 0
+        link, idle = 0, False
         while True:
             try:
+                if idle and consumer is not None:
+                    await consumer.consumer_info()  # somebody may have deleted it, or its stream
+                idle = False
                 if consumer is None or link != self.counts["connected"]:
                     link = self.counts["connected"]
                     if consumer is not None:
                         await consumer.unsubscribe()
                     consumer = await self._consumer(number, topic)
                 for message in await consumer.fetch(FETCHED, timeout=WAIT_SECONDS):
-                    await self._took(message)
+                    await self._took(message, topic)
+                    self._places[number] = self._places[number][0], message.metadata.sequence.stream
                     await message.ack()
             except ClosedError:
                 return  # what was not acknowledged comes again
             except TimeoutError:
-                continue  # nothing has come
+                idle = True  # nothing has come
             except (NatsError, OSError) as error:
-                if not isinstance(error, nats.errors.TimeoutError):
-                    log.warning("bridge %s: stream %s: %s; trying again", self.name, self._stream, error)
-                    await asyncio.sleep(PAUSE_SECONDS)
+                log.warning("bridge %s: stream %s: %s; trying again", self.name, self._stream, error)
+                if consumer is not None:
+                    with suppress(NatsError, OSError):
+                        await consumer.unsubscribe()
+                consumer = None
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def _consumer(self, number: int, topic: str) -> Any:
         """This bridge's place in the stream, of whatever life. The server would deliver what was under way over an
@@ -233,7 +250,12 @@ class NatsBridge(Bridge):
         for each in (name, f"{name}-b"):
             with suppress(NotFoundError):
                 there[each] = await stream.consumer_info(self._stream, each)
+        about = await stream.stream_info(self._stream)
+        begun, upto = self._places.get(number, (None, 0))
         if not there:
+            if begun is not None:  # somebody has deleted it: it goes on, or with another stream begins with that
+                settings.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
+                settings.opt_start_seq = upto + 1 if begun == about.created else 1
             await stream.add_consumer(self._stream, settings)
         elif len(there) == 1 and not any(info.num_ack_pending for info in there.values()):
             (name,) = there
@@ -251,11 +273,14 @@ class NatsBridge(Bridge):
                 name = latest
             else:
                 await stream.delete_consumer(self._stream, latest)
+        if begun != about.created:
+            floors = [info.ack_floor.stream_seq for info in there.values()]
+            self._places[number] = about.created, max(floors) if there else 0 if begun else about.state.last_seq
         return await stream.pull_subscribe_bind(name, self._stream)
 
-    async def _took(self, message: Any) -> None:
+    async def _took(self, message: Any, pattern: str) -> None:
         beside = tuple((message.headers or {}).items())
-        take = functools.partial(self.take, message.subject, bytes(message.data), beside)
+        take = functools.partial(self.take, message.subject, bytes(message.data), beside, pattern)
         try:
             await asyncio.get_running_loop().run_in_executor(self._taking, take)
         except ClosedError:
