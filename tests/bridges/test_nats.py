@@ -461,7 +461,9 @@ def test_a_server_that_ends_the_connection_with_an_error_is_connected_to_again()
             connection, _ = server.accept()
             with connection, connection.makefile("rb") as said:
                 connection.settimeout(GUARD)
-                connection.sendall(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"headers":true}\r\n')
+                connection.sendall(
+                    b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"headers":true}\r\n'
+                )
                 while said.readline() != b"PING\r\n":
                     pass
                 connection.sendall(b"PONG\r\n")
