@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headwater.bridges.web import WebLimits
 from headwater.bridges.web import session as sessions
 from headwater.bridges.web.gate import network_of
 from headwater.bridges.web.session import Feed, Room, Sessions
+from headwater.federation.security.certificates import issue, make_authority
 from headwater.policy import ChannelPolicy, Clause
 from headwater.security import Issuer, Rule, Security
 from headwater.services.policy.identity import NOBODY
@@ -281,5 +283,101 @@ def test_a_token_that_has_expired_shows_nothing_more_and_another_one_goes_on(
                     assert known["resumed"]
                     assert "no clause about" in (await three.hear("ended"))["why"]
                     assert not three.events
+
+    run(test)
+
+
+FOLLOW = b"GET /channels/doors/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SOCKET = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def masked(text: bytes) -> bytes:
+    """A message of a WebSocket, as clients send it."""
+    return bytes([0x81, 0x80 | len(text)]) + bytes(4) + text
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [FOLLOW, SOCKET + masked(b'{"op":"hello"}') + masked(b'{"op":"subscribe","id":1,"channel":"doors"}')],
+    ids=["follower", "socket"],
+)
+def test_the_connection_of_who_does_not_read_is_ended(asked: bytes) -> None:
+    """And not only what is sent by it: what is said in parting would wait for the same reader."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            source = node.channel("doors", Door).source()
+            async with bridge(node, limits=WebLimits(write=0.2)) as made:
+                _, writer = await raw(made.endpoint, asked)
+                await soon(lambda: made.report()["subscriptions"] == 1)
+                while made.report()["clients"]:
+                    for number in range(200):  # more than sockets hold, in the end
+                        source.publish(Door(number, "x" * 5000))
+                    await asyncio.sleep(0.01)
+                await soon(lambda: not made._doorway._heard)
+                writer.transport.abort()
+
+    run(test)
+
+
+@pytest.mark.parametrize("said", [b"Basic \xc3\xa9", b"Basic \xff", b"Bearer \xff\xfe", b"Bearer \xc3\xa9"])
+def test_a_login_that_is_no_ascii_shows_nobody(said: bytes, tmp_path: Path) -> None:
+    issuer = Issuer(
+        issuer="https://login", audience="lab", keys=written(tmp_path / "keys.json", public(KEY, kid="one"))
+    )
+
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node, issuers=[issuer]) as made:
+                ask = b"GET /channels HTTP/1.1\r\nHost: localhost\r\nAuthorization: " + said + b"\r\n\r\n"
+                reader, writer = await raw(made.endpoint, ask)
+                assert b" 401 " in await reader.readline()
+                writer.close()
+
+    run(test)
+
+
+def test_a_parameter_that_is_nested_too_deep_is_refused() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, aiohttp.ClientSession() as session:
+                query = {"where": "floor = :f", "param.f": "[" * 2500}
+                async with session.get(f"{made.endpoint}/channels/doors/events", params=query) as answer:
+                    assert answer.status == 400
+
+    run(test)
+
+
+def test_an_event_that_says_something_twice_is_refused_by_a_socket_too() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, client(made) as (one, _):
+                said = '{"op": "publish", "id": 1, "channel": "doors", "event": {"floor": 1, "floor": 2, "name": "x"}}'
+                await one.socket.send_str(said)
+                assert "twice" in (await one.hear("refused"))["why"]
+
+    run(test)
+
+
+def test_who_says_nothing_where_tls_is_spoken_is_parted_with(tmp_path: Path) -> None:
+    """A connection is one of those that are counted when its TLS is there; until then it may not stay for long."""
+    make_authority(tmp_path)
+    issue(tmp_path, "lab")
+
+    async def test() -> None:
+        files = {"certificate": str(tmp_path / "lab.pem"), "key": str(tmp_path / "lab.key")}
+        with Node("lab") as node:
+            async with bridge(node, limits=WebLimits(hello=0.2), **files) as made:
+                reader, writer = await raw(made.endpoint.replace("https", "http"), b"")
+                async with asyncio.timeout(20):  # a minute is what Python gives it
+                    with suppress(ConnectionError):
+                        assert await reader.read() == b""
+                writer.close()
 
     run(test)

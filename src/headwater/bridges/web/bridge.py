@@ -175,6 +175,7 @@ class WebBridge(Service):
                 self._host,
                 self._port,
                 ssl=self._tls,
+                ssl_handshake_timeout=self.limits.hello if self._tls else None,  # before that nobody counts it
             )
         except BaseException as error:
             self._failure = opening(error, self._host, self._port)
@@ -278,7 +279,7 @@ class WebBridge(Service):
             case "basic":
                 try:
                     user, _, password = base64.b64decode(rest, validate=True).decode().partition(":")
-                except (binascii.Error, UnicodeDecodeError):
+                except (binascii.Error, ValueError):  # also what is no ASCII, or no UTF-8
                     raise SecurityError("Authorization: expected Basic with user:password in base64", "login") from None
             case "bearer":
                 token = bearer(request)
@@ -350,9 +351,11 @@ class WebBridge(Service):
                 functools.partial(self._sign_of_life, response),
             )
             if feed.why:
-                await response.write(b"event: ended\ndata: " + json.dumps(feed.why).encode() + b"\n\n")
+                async with asyncio.timeout(self.limits.write):
+                    await response.write(b"event: ended\ndata: " + json.dumps(feed.why).encode() + b"\n\n")
         except (ConnectionError, TimeoutError):
-            pass
+            if request.transport is not None:
+                request.transport.abort()  # the end of the answer would wait for who does not read
         finally:
             self._serving.sessions.leave(session, turn, monotonic())
         return response

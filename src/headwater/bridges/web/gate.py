@@ -97,6 +97,8 @@ class Gate:
         return replace(identity_of(Principal(user, "password", "", known.groups)), node="")
 
     def _by_token(self, token: str) -> Identity:
+        if not token.isascii():
+            raise SecurityError("expected a token in ASCII, found another", "login")
         reasons = []
         for issuer in self._issuers:
             try:

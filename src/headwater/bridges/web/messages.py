@@ -75,11 +75,11 @@ class Cancel(ClientMessage, frozen=True, tag="cancel"):
 
 
 class Publish(ClientMessage, frozen=True, tag="publish"):
-    """An event; `id` is in the answer."""
+    """An event, as it was written; `id` is in the answer."""
 
     id: Id
     channel: Name
-    event: Any
+    event: msgspec.Raw
 
 
 class Ack(ClientMessage, frozen=True, tag="ack"):

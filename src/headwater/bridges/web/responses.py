@@ -39,7 +39,7 @@ def value_of(text: str) -> Any:
     """A parameter in an address: JSON, or else text."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return text
 
 

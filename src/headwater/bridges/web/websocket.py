@@ -7,7 +7,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from headwater.bridges.web import messages
@@ -16,6 +15,7 @@ from headwater.bridges.web.serving import Serving, owner_of, said_as, send_until
 from headwater.bridges.web.session import Portion, Session
 from headwater.errors import ClosedError, FrameError, HeadwaterError, SecurityError
 
+GOODBYE_SECONDS = 1.0  # that one who is too slow has for reading that it is
 LOGGED_OUT = 3000  # what a client is told whose token has expired: it may come back with another
 
 
@@ -47,7 +47,7 @@ class SocketServer:
         turn, sending, parted = session.turn, None, asyncio.Event()
         try:
             await socket.send_str(text)
-            sending = asyncio.create_task(self._send_all(session, turn, socket, parted))
+            sending = asyncio.create_task(self._send_all(session, turn, request, socket, parted))
             await self._hear(session, socket)
         except TimeoutError:  # it does not take what is said to it
             self._serving.counts["refused"] += 1
@@ -144,8 +144,7 @@ class SocketServer:
                     if (ended := session.feeds.pop(said.id, None)) is not None:
                         await self._serving.work(self._serving.feeds.cancel, ended)
                 case messages.Publish():
-                    data = msgspec.json.encode(said.event)
-                    await self._serving.publish(session.identity, said.channel, [data])
+                    await self._serving.publish(session.identity, said.channel, [bytes(said.event)])
                     return said_as(op="published", id=id)
                 case messages.Ack():
                     for name, upto in said.upto.items():
@@ -162,7 +161,12 @@ class SocketServer:
         return None
 
     async def _send_all(
-        self, session: Session, turn: int, socket: web.WebSocketResponse, parted: asyncio.Event
+        self,
+        session: Session,
+        turn: int,
+        request: web.Request,
+        socket: web.WebSocketResponse,
+        parted: asyncio.Event,
     ) -> None:
         """Events to one client; one that does not take them is parted with, and may come back."""
 
@@ -189,7 +193,13 @@ class SocketServer:
         except (ConnectionError, TimeoutError):
             self._serving.counts["refused"] += 1
             parted.set()
-            await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow")
+            transport = request.transport
+            try:
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow")
+            finally:
+                if transport is not None:
+                    transport.abort()  # what it was sent, and the goodbye, would wait for who does not read
 
 
 __all__ = ["SocketServer"]
