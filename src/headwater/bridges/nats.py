@@ -142,7 +142,9 @@ class NatsBridge(Bridge):
         await self._back()
         if self._line:
             self._more.set()
-        tasks = [asyncio.create_task(self._hear(number, topic)) for topic, number in self._topics.items()]
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._hear(number, topic)) for topic, number in self._topics.items()
+        ]
         tasks += [asyncio.create_task(self._send_all()), asyncio.create_task(self._ended.wait())]
         try:
             ended, _ = await asyncio.wait((over, *tasks), return_when=asyncio.FIRST_COMPLETED)
