@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headwater import Config, Event, Node, u32
+from headwater import Config, Event, Node, Queue, u32
 from headwater.bridges import mqtt
 from headwater.bridges.mapping import Mapping
 from headwater.bridges.mqtt import MqttBridge
@@ -88,10 +88,15 @@ class Connection:
     def say(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def greet(self, granted: int = 1) -> None:
-        """As any broker does: with the answer to what is subscribed to."""
-        self.hear(CONNECT)
+    def meet(self) -> bool:
+        """As any broker does; whether it is one by which events go out."""
+        asked = self.hear(CONNECT)
         self.say(packet(CONNACK, b"\0\0"))
+        return asked[12:].startswith(b"headwater-hall-mqtt-out")
+
+    def greet(self, granted: int = 1) -> None:
+        """The same, with the answer to what is subscribed to."""
+        self.meet()
         self.say(packet(SUBACK, self.hear(SUBSCRIBE)[:2] + bytes([granted])))
 
     def ended(self) -> bool:
@@ -121,6 +126,13 @@ class Fake:
     def accept(self) -> Connection:
         self._open.append(Connection(self._server.accept()[0]))
         return self._open[-1]
+
+    def accept_both(self) -> tuple[Connection, Connection]:
+        """Those of a bridge in both directions, in whatever order: by which messages come in, and go out."""
+        found = [self.accept(), self.accept()]
+        ways = {each.meet(): each for each in found}
+        ways[False].say(packet(SUBACK, ways[False].hear(SUBSCRIBE)[:2] + b"\1"))
+        return ways[False], ways[True]
 
     def close(self) -> None:
         self._server.close()
@@ -232,15 +244,14 @@ def test_what_was_on_its_way_with_quality_0_does_not_keep_the_rest(fake: Fake) -
         source = node.channel("shown", Reading).source()
         node.channel("readings", Reading)
         made = node.services.add(MqttBridge(node, fake.address, [IN, out], window=2))
-        first = fake.accept()
-        first.greet()
+        _, first = fake.accept_both()
         eventually(lambda: made.is_connected)
         large = "x" * 60_000  # more than sockets hold, in the end
         for number in range(400):
             source.publish(Reading(large, number))
         first.close()  # it has read nothing
         second = fake.accept()
-        second.greet()
+        assert second.meet()
         source.publish(Reading("last", 7))
         while not second.hear(PUBLISH).endswith(b"screens/last7"):
             pass
@@ -253,19 +264,37 @@ def test_a_broker_that_takes_nothing_keeps_no_more_than_the_window(fake: Fake) -
         source = node.channel("shown", Reading).source()
         node.channel("readings", Reading)
         made = node.services.add(MqttBridge(node, fake.address, [IN, out], window=4))
-        connection = fake.accept()
-        connection.greet()
+        comes, goes = fake.accept_both()
         for number in range(100):
             source.publish(Reading("lab", number))
         for _ in range(4):
-            connection.hear(PUBLISH)
+            goes.hear(PUBLISH)
         for number in range(1000, 1200):
-            connection.say(packet(PUBACK, struct.pack("!H", number)))  # of what was never sent
-        connection.say(published(b"sensors/lab", b"7", 1))
-        connection.hear(PUBACK)
+            goes.say(packet(PUBACK, struct.pack("!H", number)))  # of what was never sent
+        comes.say(published(b"sensors/lab", b"7", 1))
+        comes.hear(PUBACK)
         assert made.report()["out"] == 4 and made.report()["in"] == 1
         eventually(lambda: node.subscriptions["bridge-mqtt-0"].counts.queued == 95, "one more waits for its place")
         assert node.close(drain=False).dropped == {"bridge-mqtt-0": 95}
+
+
+def test_what_comes_in_and_goes_out_again_waits_for_nothing_that_waits_for_it(fake: Fake) -> None:
+    """Its queue is full until the broker answers what went out: who waits to publish keeps no answer unread."""
+    out = Mapping("screens/{room}", "readings", payload="text:number", direction="out")
+    with Node("hall", config=Config(queue=Queue(limit=8))) as node:
+        node.channel("readings", Reading)
+        made = node.services.add(MqttBridge(node, fake.address, [IN, out], window=4, keepalive=3600))
+        comes, goes = fake.accept_both()
+        comes.say(b"".join(published(b"sensors/lab", b"7", number) for number in range(1, 41)))
+        under_way = [number_of(goes.hear(PUBLISH)) for _ in range(4)]
+        for _ in range(36):
+            goes.say(packet(PUBACK, under_way.pop(0)))
+            under_way.append(number_of(goes.hear(PUBLISH)))
+        for number in range(1, 41):
+            assert comes.hear(PUBACK) == struct.pack("!H", number)
+        for each in under_way:
+            goes.say(packet(PUBACK, each))
+        assert made.report()["in"] == made.report()["out"] == 40
 
 
 def test_a_flood_of_what_is_no_event_is_counted_and_told_of_now_and_then(
@@ -328,7 +357,7 @@ def test_a_number_that_is_still_under_way_is_not_given_to_another_message(fake: 
         made, connection = going(fake, node)
         source.publish(Reading("first", 1))
         first = connection.hear(PUBLISH)
-        made._client._last_mid -= 1  # as after all the others
+        made._out._last_mid -= 1  # as after all the others
         source.publish(Reading("second", 2))
         second = connection.hear(PUBLISH)
         assert b"screens/second" in second and number_of(second) != number_of(first)
@@ -359,7 +388,7 @@ def test_messages_of_quality_2_that_are_never_released_do_not_fill_the_memory(fa
         assert connection.ended()
         fake.accept().greet()
         eventually(lambda: made.is_connected)
-        assert len(made._client._in_messages) <= mqtt.WINDOW
+        assert len(made._in._in_messages) <= mqtt.WINDOW
 
 
 def test_what_cannot_be_logged_is_not_acknowledged_and_is_an_event_when_it_can(

@@ -10,9 +10,12 @@ What qualities of service mean here:
              its process. Nothing lost, perhaps twice, is what is promised
     out   0  as it goes: handed to the connection
           1  done when the broker has said so; else it goes again, also after a restart (a node with a state)
-          2  the same. It goes by a connection of its own, with another id in each life: the numbers of messages that
-             a bridge had under way when it was killed are not known to its next life, and a broker that remembers
-             them takes other messages of these numbers for the same, and drops them
+          2  the same, by a connection with another id in each life: the numbers of messages that a bridge had under way
+             when it was killed are not known to its next life, and a broker that remembers them takes other messages of
+             these numbers for the same, and drops them
+
+What goes out has a connection of its own, beside the one by which messages come in: the thread of that one waits while
+events cannot be published, and if they go out as well, that would be for answers that only it could read.
 
 The session is kept by the broker under the client's id, so that what is published while the bridge is away comes when
 it is back. A retained message comes as an event, once for each time that the bridge subscribes anew, unless
@@ -62,6 +65,7 @@ class _Client(paho.Client):  # type: ignore[misc]
     def __init__(self, bridge: MqttBridge, most: int, **options: Any) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, manual_ack=True, **options)
         self._bridge, self._most = bridge, most
+        self.there = threading.Event()  # whether the broker is
 
     def loop_forever(self, timeout: float = 1.0, retry_first_connection: bool = False) -> Any:
         """The thread of the connection: what it raises is said, and it begins anew."""
@@ -98,9 +102,6 @@ class _Client(paho.Client):  # type: ignore[misc]
         if packet["remaining_length"] > self._most:
             del packet["packet"][self._most :]
         return super()._sock_recv(min(bufsize, PIECE_BYTES))
-
-
-_Packet = tuple[bool, int]  # whether it went by the connection for quality 2, and its number there
 
 
 class _Sent(NamedTuple):
@@ -146,94 +147,99 @@ class MqttBridge(Bridge):
         self._address, self._keepalive, self._retained = (host.strip("[]"), int(port)), keepalive, retained
         self._five = version == "5"
         self._topics: dict[str, int] = {}
-        self._there, self._there_twice = threading.Event(), threading.Event()  # the second: for quality 2
         self._noting = threading.Lock()
-        self._sent: dict[_Packet, _Sent] = {}
-        self._early: set[_Packet] = set()  # packets that were done before they were noted
+        self._sent: dict[int, _Sent] = {}  # by number of the packet
+        self._early: set[int] = set()  # packets that were done before they were noted
         self._unsure: dict[int, str] = {}  # by packet, topics of which the broker has not said that it sends them
         client_id = client_id or f"headwater-{node.name}-{name}"
-        self._client = self._made(client_id, kept=True)
-        self._client.on_connect, self._client.on_disconnect = self._connected, self._lost
-        self._client.on_message, self._client.on_subscribe = self._came, self._granted
-        self._twice = None
-        if any(each.goes_out and each.qos == 2 for each in self.mappings):
+        self._in = self._out = None
+        if any(each.comes_in for each in self.mappings):
+            self._in = self._made(client_id, kept=True)
+            self._in.on_connect, self._in.on_message, self._in.on_subscribe = self._hears, self._came, self._granted
+        if any(each.goes_out for each in self.mappings):
             # A new id: NATS goes on with the old exchange though the session is a clean one.
-            self._twice = self._made(f"{client_id}-out-{token_hex(6)}", kept=False)
-            self._twice.on_connect, self._twice.on_disconnect = self._connected_twice, self._lost
+            twice = any(each.goes_out and each.qos == 2 for each in self.mappings)
+            own = f"-out-{token_hex(6)}" if twice else "-out" if self._in is not None else ""
+            self._out = self._made(client_id + own, kept=False)
+            self._out.on_connect, self._out.on_publish = self._speaks, self._published
         for client in self._clients:
             if user is not None:
                 client.username_pw_set(user, password)
             if tls:
                 client.tls_set_context(tls if isinstance(tls, ssl.SSLContext) else ssl.create_default_context())
 
-    def _made(self, client_id: str, *, kept: bool) -> Any:
+    def _made(self, client_id: str, *, kept: bool) -> _Client:
         """A connection, and whether its session outlives it."""
         version = MQTTProtocolVersion.MQTTv5 if self._five else MQTTProtocolVersion.MQTTv311
         options: dict[str, Any] = {} if self._five else {"clean_session": not kept}
         made = _Client(self, self._limit + HEADER_BYTES, client_id=client_id, protocol=version, **options)
         made.max_inflight_messages_set(65_535)  # the window is ours
         made.reconnect_delay_set(FIRST_PAUSE, LONGEST_PAUSE)
-        made.on_publish = self._published
+        made.on_disconnect = self._lost
         return made
 
     @property
-    def _clients(self) -> list[Any]:
-        return [self._client] if self._twice is None else [self._client, self._twice]
+    def _clients(self) -> list[_Client]:
+        return [each for each in (self._in, self._out) if each is not None]
 
     # ── the connection ──
 
     @property
     def is_connected(self) -> bool:
         """Whether the broker is there at present, and has said that it sends what is to come in."""
-        there = self._there.is_set() and (self._twice is None or self._there_twice.is_set())
+        there = all(client.there.is_set() for client in self._clients)
         return there and not self._unsure and not self.closing.is_set()
 
     def connect(self, incoming: list[Translation]) -> None:
         """In a thread of paho's, which tries again for ever."""
         self._topics = {each.topic.pattern: min(each.mapping.qos, 1) for each in incoming}
-        options: dict[str, Any] = {}
-        if self._five:
-            properties = Properties(PacketTypes.CONNECT)
-            properties.SessionExpiryInterval = SESSION_SECONDS
-            properties.MaximumPacketSize = self._limit + HEADER_BYTES
-            options = {"clean_start": False, "properties": properties}
-        self._client.connect_async(*self._address, keepalive=self._keepalive, **options)
-        if self._twice is not None:
+        if self._in is not None:
+            options: dict[str, Any] = {}
             if self._five:
-                options = {"clean_start": True}
-            self._twice.connect_async(*self._address, keepalive=self._keepalive, **options)
+                properties = Properties(PacketTypes.CONNECT)
+                properties.SessionExpiryInterval = SESSION_SECONDS
+                properties.MaximumPacketSize = self._limit + HEADER_BYTES
+                options = {"clean_start": False, "properties": properties}
+            self._in.connect_async(*self._address, keepalive=self._keepalive, **options)
+        if self._out is not None:
+            options = {"clean_start": True} if self._five else {}
+            self._out.connect_async(*self._address, keepalive=self._keepalive, **options)
         for client in self._clients:
             client.loop_start()
 
     def disconnect(self) -> None:
         """The session stays with the broker."""
-        self._there.set()  # who waits for it finds that it is over
-        self._there_twice.set()
+        for client in self._clients:
+            client.there.set()  # who waits for it finds that it is over
         for client in self._clients:
             client.disconnect()
             client.loop_stop()
             client._reset_sockets(sockpair_only=True)  # it would keep them until it is collected
 
-    def _connected(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
-        if reason.is_failure:
-            log.error("bridge %s: the broker refuses: %s", self.name, reason)
-            return
-        self.counts["connected"] += 1
-        self._give_up()
-        self._unsure = {}
-        for pattern, qos in self._topics.items():
-            options = {"options": SubscribeOptions(qos=qos)} if self._five else {"qos": qos}
-            self._unsure[client.subscribe(pattern, **options)[1]] = pattern
-        self._there.set()
+    def _hears(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        """The connection by which messages come in is there; in paho's thread, as all of these."""
+        if self._greeted(reason):
+            self._unsure = {}
+            for pattern, qos in self._topics.items():
+                options = {"options": SubscribeOptions(qos=qos)} if self._five else {"qos": qos}
+                self._unsure[client.subscribe(pattern, **options)[1]] = pattern
+            client.there.set()
 
-    def _connected_twice(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _speaks(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        """And that by which they go out."""
+        if self._greeted(reason):
+            self._give_up()
+            client.there.set()
+
+    def _greeted(self, reason: Any) -> bool:
         if reason.is_failure:
             log.error("bridge %s: the broker refuses: %s", self.name, reason)
-        else:
-            self._there_twice.set()
+            return False
+        self.counts["connected"] += 1
+        return True
 
     def _granted(self, client: Any, data: Any, mid: int, reasons: Any, properties: Any) -> None:
-        """The broker sends a topic, or refuses to. In paho's thread, as all of these."""
+        """The broker sends a topic, or refuses to."""
         pattern = self._unsure.pop(mid, None)
         if pattern is not None and any(each.is_failure for each in reasons):
             self.counts["refused"] += 1
@@ -246,7 +252,7 @@ class MqttBridge(Bridge):
 
     def _lost(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if not self.closing.is_set():
-            (self._there_twice if client is self._twice else self._there).clear()
+            client.there.clear()
             self.counts["lost"] += 1
             log.warning("bridge %s: the broker is gone (%s); trying again", self.name, reason)
 
@@ -268,27 +274,25 @@ class MqttBridge(Bridge):
 
     def send(self, mapping: Mapping, message: Message, key: str, done: Callable[[], None]) -> None:
         """In the handler's thread: it waits for the connection, so that what cannot go stays where it is kept."""
-        client, there = self._client, self._there
-        if mapping.qos == 2 and self._twice is not None:
-            client, there = self._twice, self._there_twice
-        while not there.wait(RECHECK_SECONDS) and not self.hopeless:
+        client = self._out
+        assert client is not None
+        while not client.there.wait(RECHECK_SECONDS) and not self.hopeless:
             pass
-        if self.closing.is_set() or not there.is_set():
+        if self.closing.is_set() or not client.there.is_set():
             raise ClosedError(f"bridge {self.name!r} is closed: the event goes out the next time")
         options = {"properties": _properties(mapping, message)} if self._five else {}
         # No lock of ours is held there: paho calls back with one of its own.
         told = client.publish(message.topic, message.payload, qos=mapping.qos, retain=mapping.retain, **options)
         with self._noting:
-            packet = client is self._twice, told.mid
-            if packet not in self._early and (mapping.qos or told.rc == MQTTErrorCode.MQTT_ERR_SUCCESS):
-                self._sent[packet] = _Sent(message.topic, done, None if mapping.qos else told)
+            if told.mid not in self._early and (mapping.qos or told.rc == MQTTErrorCode.MQTT_ERR_SUCCESS):
+                self._sent[told.mid] = _Sent(message.topic, done, None if mapping.qos else told)
                 return
-            self._early.discard(packet)
+            self._early.discard(told.mid)
         done()
 
     def has_under_way(self, client: Any, mid: int) -> bool:
         """Whether a connection has a packet of this number of which the broker has not said that it has it."""
-        return mid in client._out_messages or (client is self._twice, mid) in self._sent
+        return mid in client._out_messages or (client is self._out and mid in self._sent)
 
     def _give_up(self) -> None:
         """What was to be written, with quality 0, when the last connection ended: nobody will say that it was."""
@@ -301,10 +305,9 @@ class MqttBridge(Bridge):
     def _published(self, client: Any, data: Any, mid: int, reason: Any, properties: Any) -> None:
         """The broker has a packet; for quality 0, it was written. In paho's thread, or in that of `send`."""
         with self._noting:
-            packet = client is self._twice, mid
-            sent = self._sent.pop(packet, None)
+            sent = self._sent.pop(mid, None)
             if sent is None:
-                self._early.add(packet)
+                self._early.add(mid)
         if sent is not None:
             try:
                 if reason is not None and reason.is_failure:
