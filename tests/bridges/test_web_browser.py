@@ -67,6 +67,50 @@ def test_a_page_follows_publishes_and_goes_on_after_a_break(browser: Browser) ->
         eventually(lambda: bridge.report()["clients"] == 0)
 
 
+def test_what_a_page_has_said_when_its_connection_breaks_is_asked_again_or_told(browser: Browser) -> None:
+    """No promise is left open: a subscription is there in the end, of an event it is said that nobody knows."""
+    with Node("lab") as node:
+        doors = node.channel("doors", Door)
+        bridge = node.services.add(WebBridge(node, "127.0.0.1:0"))
+        browser.visit(f"{bridge.endpoint}/")
+        browser.run(
+            """
+            (async () => {
+              const { connect } = await import("/headwater.js");
+              window.got = []; window.breaks = "";
+              const Real = WebSocket;
+              window.WebSocket = class extends Real {
+                send(text) {  // the connection breaks before this has left, or before its answer has come
+                  const told = breaks && JSON.parse(text).op === breaks.split(" ")[1];
+                  if (!told || breaks.startsWith("after")) super.send(text);
+                  if (told) { breaks = ""; this.onmessage = null; this.close(4000); }
+                }
+              };
+              window.node = connect();
+              await node.subscribe("doors", {}, () => 0).ready;
+            })()
+            """
+        )
+        source = doors.source()
+        for number, moment in enumerate(("before", "after"), 1):
+            browser.run(f"breaks = '{moment} subscribe'")
+            browser.run("node.subscribe('doors', {}, (event) => got.push(event.floor)).ready.then(() => 0)")
+            eventually(lambda number=number: bridge.report()["resumed"] == number)  # type: ignore[misc]
+            source.publish(Door(number, "x"))
+        eventually(lambda: browser.run("got.toSorted()") == [1, 2, 2])
+        browser.run("breaks = 'after publish'")
+        said = browser.run("node.publish('doors', { floor: 9, name: 'page' }).catch((error) => error.message)")
+        assert "may have been published" in said
+        left = browser.run(
+            """(async () => {
+              breaks = "before subscribe";
+              const asked = node.subscribe("doors", {}, () => 0).ready.catch((error) => error.message);
+              node.close();
+              return await asked; })()"""
+        )
+        assert left == "closed"
+
+
 def test_a_page_of_another_site_gets_nothing(browser: Browser) -> None:
     with Node("lab") as node, Node("other") as other:
         node.channel("doors", Door)

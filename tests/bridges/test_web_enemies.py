@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import aiohttp
 import jwt
 import pytest
 
-from headwater import Event, Node, u32
+from headwater import Event, Node, Queue, u32
 from headwater.bridges.web import WebLimits
 from headwater.bridges.web import session as sessions
 from headwater.bridges.web.gate import network_of
@@ -379,5 +380,32 @@ def test_who_says_nothing_where_tls_is_spoken_is_parted_with(tmp_path: Path) -> 
                     with suppress(ConnectionError):
                         assert await reader.read() == b""
                 writer.close()
+
+    run(test)
+
+
+def test_of_several_events_that_find_a_queue_full_it_is_said_how_many_were_published() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            gate, seen = threading.Event(), list[int]()
+
+            def slow(event: Any) -> None:
+                gate.wait(60.0)
+                seen.append(event.floor)
+
+            node.channel("doors", Door).subscribe(slow, dispatch="pool", queue=Queue(limit=2, policy="fail"))
+            async with bridge(node) as made, aiohttp.ClientSession() as web:
+                lines = [json.dumps({"floor": floor, "name": "x"}) for floor in range(10)]
+                kind, published = {"Content-Type": "application/x-ndjson"}, 0
+                while published < 10:  # the rest, again and again
+                    body = "\n".join(lines[published:])
+                    async with web.post(f"{made.endpoint}/channels/doors", data=body, headers=kind) as answer:
+                        said = await answer.json()
+                        assert answer.status == (200 if published + said["published"] == 10 else 503)
+                        assert answer.status == 200 or "were published" in said["error"] or not said["published"]
+                        published += said["published"]
+                        gate.set()
+                await soon(lambda: len(seen) == 10)
+                assert seen == list(range(10)) and made.report()["published"] == 10
 
     run(test)

@@ -31,7 +31,7 @@ from aiohttp import web
 
 from headwater.bridges.web import messages
 from headwater.bridges.web.doorway import Doorway, Watched
-from headwater.bridges.web.feeds import Feeds, Refused
+from headwater.bridges.web.feeds import Feeds, NotNow, Refused
 from headwater.bridges.web.gate import Gate, TooOften
 from headwater.bridges.web.responses import GUARDED, bearer, problem, send_lines, value_of
 from headwater.bridges.web.serving import Serving, owner_of, send_until_gone
@@ -44,7 +44,6 @@ from headwater.errors import (
     EncodeError,
     FrameError,
     HeadwaterError,
-    QueueFull,
     SecurityError,
 )
 from headwater.services.policy.identity import Identity
@@ -240,8 +239,8 @@ class WebBridge(Service):
         except (EncodeError, FrameError) as error:
             self._serving.counts["bad"] += 1
             answer = problem(400, str(error))
-        except QueueFull as error:
-            answer = problem(503, str(error), {"Retry-After": "1"})
+        except NotNow as error:
+            answer = problem(503, str(error), {"Retry-After": "1"}, published=error.published)
         except HeadwaterError as error:
             answer = problem(403 if isinstance(error, Refused) else 400, str(error))
         if not answer.prepared:
@@ -308,7 +307,7 @@ class WebBridge(Service):
     # ── HTTP ──
 
     async def _publish(self, request: web.Request) -> web.Response:
-        """One event, or several: all or none."""
+        """One event, or several; all are checked before the first is published."""
         identity = await self._identity(request)
         owner = owner_of(request, identity)
         self._serving.charge(owner)

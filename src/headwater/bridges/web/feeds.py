@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from headwater.bridges.web.session import MOST_FEEDS, Feed
-from headwater.errors import FrameError, HeadwaterError
+from headwater.errors import FrameError, HeadwaterError, QueueFull, ServiceError, StoreError
 from headwater.federation.security.policy import Restrict
 from headwater.interest import Interest
 from headwater.services.policy.conjunction import restricted
@@ -32,6 +32,14 @@ SOURCE = "web"  # of what clients publish, at each channel
 
 class Refused(HeadwaterError):
     """A rule or a policy says no, or there is no such thing: which of the two is not told."""
+
+
+class NotNow(ServiceError):
+    """What would have been published, were there room: another time it may be. `published`: what was before it."""
+
+    def __init__(self, message: str, published: int) -> None:
+        super().__init__(message)
+        self.published = published
 
 
 class Feeds:
@@ -146,15 +154,20 @@ class Feeds:
         feed.close()
 
     def publish(self, identity: Identity, name: str, lines: Sequence[bytes]) -> int:
-        """Events of a client, all of them or none; how many there were."""
+        """Events of a client; how many there were. All are looked at before the first is published. `NotNow` if one
+        finds no room, or cannot be logged: it says how many were published before it."""
         channel = self._allowed(identity, "advertise", name)
         type = channel.type
         if type is None:
             raise FrameError(f"channel {name!r}: expected one with a type, found one of bytes")
         events = [type.from_dict(object_in(type, line)) for line in lines]
         source = self._source(channel)
-        for event in events:
-            source.publish(event)
+        for count, event in enumerate(events):
+            try:
+                source.publish(event)
+            except (QueueFull, StoreError) as error:
+                before = f"; the first {count:,} of {len(events):,} were published: send the rest" if count else ""
+                raise NotNow(f"{error}{before}", count) from error
         return len(events)
 
     def prepare(self, names: Sequence[str]) -> None:
@@ -193,4 +206,4 @@ def _same(one: Interest | None, other: Interest | None) -> bool:
     return one.fingerprint == other.fingerprint and one.params == other.params
 
 
-__all__ = ["Feeds", "Refused"]
+__all__ = ["Feeds", "NotNow", "Refused"]

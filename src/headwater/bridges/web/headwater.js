@@ -49,6 +49,12 @@ class Node {
   close() {
     this.#closed = true;
     this.#socket?.close(1000);
+    this.#giveUp("closed");
+  }
+
+  #giveUp(why) {
+    for (const each of this.#waiting.values()) each.reject(new Error(why));
+    this.#waiting.clear();
   }
 
   #say(message) {
@@ -72,10 +78,13 @@ class Node {
     // A refusal would come again; everything else may pass.
     const expired = code === 3000 && typeof this.#options.token !== "function";
     if (this.#closed || code === 1008 || expired) {
-      for (const each of this.#waiting.values()) each.reject(new Error(reason || "closed"));
-      this.#waiting.clear();
+      this.#giveUp(reason || "closed");
       return;
     }
+    const unsent = new Set(this.#unsent.map((each) => each.op === "publish" && each.id));
+    for (const key of [...this.#waiting.keys()])
+      if (key[0] === "p" && !unsent.has(Number(key.slice(1))))
+        this.#settle(key, null, "the connection broke before the node has answered: it may have been published");
     setTimeout(() => this.#closed || this.#open(), this.#pause * (0.5 + Math.random()));
     this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE);
   }
@@ -128,6 +137,15 @@ class Node {
         if (each.there && each.last) this.#options.onDropped?.(each, null);
         each.last = 0;
         if (!begun.has(each.id)) this.#say(each.asked);
+      }
+    } else {
+      // What was asked for when the connection broke may have been heard, or not.
+      const there = new Set(said.subscriptions);
+      const known = new Set([...there, ...unsent.map((each) => each.op === "subscribe" && each.id)]);
+      for (const each of this.#subscriptions.values()) {
+        if (each.there) continue;
+        if (!known.has(each.id)) this.#say(each.asked);
+        else if (there.has(each.id)) this.#heard({ op: "subscribed", id: each.id });
       }
     }
     unsent.forEach((each) => this.#say(each));

@@ -30,9 +30,9 @@ def bearer(request: web.Request) -> str:
     return rest.strip() if kind.lower() == "bearer" else ""
 
 
-def problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """An answer that says what is wrong."""
-    return web.json_response({"error": why}, status=status, headers={**GUARDED, **(headers or {})})
+def problem(status: int, why: str, headers: Mapping[str, str] | None = None, **beside: Any) -> web.Response:
+    """An answer that says what is wrong, and what else there is to say."""
+    return web.json_response({"error": why, **beside}, status=status, headers={**GUARDED, **(headers or {})})
 
 
 def value_of(text: str) -> Any:

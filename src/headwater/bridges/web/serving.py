@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from headwater.bridges.web.feeds import Feeds
+from headwater.bridges.web.feeds import Feeds, NotNow
 from headwater.bridges.web.gate import Gate, network_of
 from headwater.bridges.web.messages import Subscribe
 from headwater.bridges.web.session import Feed, Portion, Session, Sessions
@@ -80,7 +80,11 @@ class Serving:
     async def publish(self, identity: Identity, channel: str, lines: Sequence[bytes]) -> int:
         """Events of a client, where waiting for a full queue keeps nobody but others who publish."""
         call = functools.partial(self.feeds.publish, identity, channel, lines)
-        count: int = await asyncio.get_running_loop().run_in_executor(self._publishing, call)
+        try:
+            count: int = await asyncio.get_running_loop().run_in_executor(self._publishing, call)
+        except NotNow as error:
+            self.counts["published"] += error.published
+            raise
         self.counts["published"] += count
         return count
 

@@ -90,7 +90,13 @@ class SocketServer:
                 await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=error.reason.encode())
                 return None
         session.until = self._serving.gate.until(hello.token)
-        return session, said_as(op="welcome", session=session.key, resumed=resumed, user=identity.user)
+        return session, said_as(
+            op="welcome",
+            session=session.key,
+            resumed=resumed,
+            user=identity.user,
+            subscriptions=sorted(session.feeds),
+        )
 
     async def _hear(self, session: Session, socket: web.WebSocketResponse) -> None:
         """What a client says, one message after the other, no faster than it may."""
