@@ -344,3 +344,39 @@ def test_a_source_whose_claim_may_not_be_on_the_disk_publishes_at_one_node(logge
         lab = at("lab")
         make.together()
         assert mill.resume_source(token, timeout=GUARD).publish(Count(10)) == 11
+
+
+@pytest.mark.parametrize("delivery", [DURABLE, Reliable()])
+def test_one_that_is_to_come_back_under_a_name_in_use_is_still_on_its_way(delivery: Any, tmp_path: Path) -> None:
+    """At the node that it was about to leave: it is not claimed for nothing."""
+    with nodes() as make:
+        source, desk, phone, sink, seen = begun(make, tmp_path, delivery=delivery)
+        desk.channel(CHANNEL).subscribe(Seen(), name="taken", delivery=delivery)
+        token = sink.move()
+        publish(source, 10, 15)
+        with pytest.raises(HeadwaterError, match="taken"):
+            desk.resume(token, Seen(), name="taken", timeout=GUARD)
+        after = Seen()
+        phone.resume(token, after, timeout=GUARD)
+        publish(source, 15, 20)
+        after.wait(10)
+        assert seen.field("n") + after.field("n") == list(range(20))
+
+
+def test_another_source_of_that_name_leaves_one_that_was_claimed_to_who_has_it(tmp_path: Path) -> None:
+    """It has published nothing, so that no log tells the two apart."""
+    with nodes() as make:
+        lab, mill, yard = (
+            place(make, name, tmp_path, log=Log(tmp_path / f"{name}.log")) for name in ("lab", "mill", "yard")
+        )
+        first, second = lab.channel(CHANNEL, Count).source("s"), yard.channel(CHANNEL, Count).source("s")
+        make.together()
+        moved = mill.resume_source(first.move(), timeout=GUARD)
+        token = second.move()
+        with pytest.raises(HeadwaterError, match="another one of that name"):
+            lab.resume_source(token, timeout=GUARD)
+        with pytest.raises(SubscriptionError, match="it has moved to mill"):
+            lab.channel(CHANNEL).source("s")
+        assert moved.publish(Count(0)) == 1 and second.publish(Count(0)) == 1
+        back = lab.resume_source(moved.move(), timeout=GUARD)
+        assert back.publish(Count(1)) == 2

@@ -141,6 +141,10 @@ class Arrival:
         """It is subscribed before it is claimed, so that sources are asked meanwhile: if it is not to be had, that is
         taken back."""
         local = move.node == self._context.id
+        if local and name != sink and name in self._node.subscriptions:  # before it is claimed for nothing
+            raise SubscriptionError(
+                f"resume: name: expected one that no subscription of this node has, found {name!r} in use"
+            )
         claimed = self._at_home(sink, move) if local else None  # the name is free then
         given = move, positions, handed, self._whereabouts
         made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, *given)

@@ -151,10 +151,10 @@ class SourceArrival:
             before = register.arrival(channel.name, name)
             own = key_of(self._node.name, mine.id, name)
             known = own, None if before is None else before.cut.home, register.claiming(channel.name, name)
-            if mine.last(name) and move.home not in known:
+            if (mine.last(name) or register.fence(channel.name, name) is not None) and move.home not in known:
                 raise FederationError(
-                    f"{PLACE}: source {name!r}: the log of {channel.name} here has events of another one of that name; "
-                    "give that one, or this, another name"
+                    f"{PLACE}: source {name!r}: the log of {channel.name} here has events of another one of that name, "
+                    "or that one has left for another node; give it, or this one, another name"
                 )
 
     def _again(self, register: SourceRegister, move: SourceMove, options: Mapping[str, Any]) -> Source[Any]:
