@@ -17,9 +17,10 @@ A message that is no event is no event of anybody: `read` raises EncodeError, wh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Fields
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from headwater.bridges.topics import Topic, TopicSyntax
@@ -36,6 +37,7 @@ OF_ONE = ("text", "bytes")  # those that are about one field
 MAX_PAYLOAD = 1 << 20  # bytes of a message, unless said otherwise
 MAX_PROPERTY = 4096  # bytes of a field that is beside the payload
 MAX_EXPIRY = (1 << 32) - 1  # seconds
+DIGITS = 20  # of a whole number that is read without ado, are fewer
 Properties = Iterable[tuple[str, str]]
 
 
@@ -144,6 +146,7 @@ class Translation:
         own = {} if type is None else {each.name: each for each in type.record.fields}
         self._in_topic: dict[str, Type] = {name: own[name].type for name in self.topic.fields}
         self._value: Type | None = own[self.field].type if self.field else None
+        self._readers = {name: _reader(name, own[name].type) for name in (*self.topic.fields, self.field) if name}
         self._beside: dict[str, Type] = {name: own[name].type for name in mapping.properties}
 
     def _problems(self) -> list[ConfigProblem]:
@@ -200,7 +203,8 @@ class Translation:
         if self.kind == "record":
             self.type.validate(payload)
             return self.type.decode(payload)
-        made = {name: _of_text(name, self._in_topic[name], text) for name, text in told.items()}
+        readers = self._readers
+        made = {name: readers[name](text) for name, text in told.items()}
         if self._beside:
             self._read_beside(made, properties)
         if self.kind == "json":
@@ -208,8 +212,7 @@ class Translation:
         elif self.kind == "bytes":
             made[self.field] = payload
         else:
-            assert self._value is not None
-            made[self.field] = _of_text(self.field, self._value, _decoded(self.field, payload))
+            made[self.field] = readers[self.field](_decoded(self.field, payload))
         return self.type.from_dict(made)
 
     def _read_beside(self, made: dict[str, Any], properties: Properties) -> None:
@@ -284,6 +287,21 @@ def _decoded(name: str, payload: bytes) -> str:
         return payload.decode()
     except UnicodeDecodeError as error:
         raise EncodeError(name, f"expected text in UTF-8, found other bytes: {error}") from None
+
+
+def _reader(name: str, type: Type) -> Callable[[str], Any]:
+    """As `_of_text`, for one field: most of what is found is a text, or a whole number without any ado."""
+    if type == TEXT or isinstance(type, Enum):
+        return str
+    any_text = partial(_of_text, name, type)
+    if not isinstance(type, Scalar) or type.name[0] not in "iu":
+        return any_text
+
+    def whole(text: str) -> Any:
+        plain = text.isascii() and text.isdecimal() and len(text) < DIGITS and (text[0] != "0" or text == "0")
+        return int(text) if plain else any_text(text)
+
+    return whole
 
 
 def _of_text(name: str, type: Type, text: str) -> Any:

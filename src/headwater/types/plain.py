@@ -68,6 +68,10 @@ def object_in(type: EventType, text: str | bytes | bytearray) -> dict[str, Any]:
 def loads(text: str | bytes | bytearray) -> Any:
     """What JSON text says; EncodeError if it is none, or says something twice."""
     try:
+        if isinstance(text, str) and not text.startswith("\ufeff"):
+            return _decode(text)
+        if text.__class__ is bytes:
+            return _decode(text.decode(json.detect_encoding(text), "surrogatepass"))
         return json.loads(text, object_pairs_hook=_once, parse_float=_finite)
     except EncodeError:
         raise
@@ -90,6 +94,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in made if names.count(name) > 1)
         raise EncodeError(twice, "expected it once in a JSON object, found it twice")
     return made
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite).decode  # one is enough for all
 
 
 def _python(binding: Binding, value: Any) -> Any:
