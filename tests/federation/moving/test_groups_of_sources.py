@@ -11,7 +11,7 @@ import pytest
 from headwater import Node, Reliable
 from headwater.errors import Unreachable
 from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, publish, world
-from tests.federation.nodes import GUARD, eventually, nodes, see
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 DURABLE = Reliable(durable=True)
 
@@ -55,6 +55,20 @@ def leave(node: Node, member: Any) -> None:
     eventually(lambda: counts()["members"] == 0, "nobody is there", GUARD)
 
 
+def deserted(make: Nodes, path: Path, done: int, upto: int) -> tuple[Workers, Node, Node, Node, Any]:
+    """A source with a group that has handled some of its events, and of which nobody was there for the rest."""
+    workers = Workers()
+    hub, lab, mill = world(make, path)
+    source = lab.channel(CHANNEL).source("s")
+    member = workers.join(hub)
+    attended(lab, 1)
+    publish(source, 0, done)
+    workers.wait(range(done))
+    leave(lab, member)
+    publish(source, done, upto)
+    return workers, hub, lab, mill, source
+
+
 @pytest.mark.parametrize("key", [None, "n"])
 def test_each_event_is_handled_by_one_member_while_the_source_moves_to_and_fro(tmp_path: Path, key: str | None) -> None:
     workers = Workers()
@@ -80,19 +94,11 @@ def test_each_event_is_handled_by_one_member_while_the_source_moves_to_and_fro(t
 
 def test_what_waits_for_a_member_goes_along_and_the_old_node_is_not_needed_any_more(tmp_path: Path) -> None:
     """Nobody is there while it moves. A source that the new node has had before is the group's from here on."""
-    workers = Workers()
     with nodes() as make:
-        hub, lab, mill = world(make, tmp_path)
-        source = lab.channel(CHANNEL).source("s")
-        member = workers.join(hub)
-        attended(lab, 1)
-        publish(source, 0, 5)
-        workers.wait(range(5))
-        leave(lab, member)
+        workers, hub, lab, mill, source = deserted(make, tmp_path, 5, 15)
         other = mill.channel(CHANNEL).source("other")
         for n in range(100, 110):
             other.publish(Count(n))
-        publish(source, 5, 15)
         moved = mill.resume_source(source.move(), timeout=GUARD)
         publish(moved, 15, 20)
         lab.close()
@@ -137,16 +143,8 @@ def test_what_a_member_has_at_hand_comes_again_marked_where_the_source_goes_on(t
 
 def test_the_new_node_is_started_again_and_goes_on_with_what_came(tmp_path: Path) -> None:
     """Also before its program makes the source, and though that publishes nothing any more."""
-    workers = Workers()
     with nodes() as make:
-        hub, lab, mill = world(make, tmp_path)
-        source = lab.channel(CHANNEL).source("s")
-        member = workers.join(hub)
-        attended(lab, 1)
-        publish(source, 0, 3)
-        workers.wait(range(3))
-        leave(lab, member)
-        publish(source, 3, 8)
+        workers, _, lab, mill, source = deserted(make, tmp_path, 3, 8)
         moved = mill.resume_source(source.move(), timeout=GUARD)
         publish(moved, 8, 10)
         lab.close()
@@ -167,16 +165,8 @@ def test_the_new_node_is_started_again_and_goes_on_with_what_came(tmp_path: Path
 
 def test_a_claim_whose_answer_was_lost_is_answered_the_same_after_a_restart(tmp_path: Path) -> None:
     """The old node was killed between: its group does not go on with what is another's."""
-    workers = Workers()
     with nodes() as make:
-        hub, lab, mill = world(make, tmp_path)
-        source = lab.channel(CHANNEL).source("s")
-        member = workers.join(hub)
-        attended(lab, 1)
-        publish(source, 0, 4)
-        workers.wait(range(4))
-        leave(lab, member)
-        publish(source, 4, 9)
+        workers, _, lab, mill, source = deserted(make, tmp_path, 4, 9)
         token, service = source.move(), lab._moving_sources
         assert service is not None
         answered = service._groups_with
