@@ -25,13 +25,14 @@ class Broker:
     """It keeps its streams and sessions in a folder, each on the disk before it says that it has it: unless told so, it
     loses what it has acknowledged when it is killed. A context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """`more`: further settings."""
         self.nats_port, self.mqtt_port, self._folder = free_port(), free_port(), folder
         self._settings = folder / "broker.conf"
         self._settings.write_text(
             f"server_name: test\nlisten: 127.0.0.1:{self.nats_port}\n"
             f'jetstream {{ store_dir: "{folder / "streams"}", sync_interval: always }}\n'
-            f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port}, ack_wait: 2s }}\n"
+            f"mqtt {{ listen: 127.0.0.1:{self.mqtt_port}, ack_wait: 2s }}\n{more}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
         self.start()

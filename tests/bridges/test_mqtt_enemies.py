@@ -18,6 +18,7 @@ import pytest
 
 from headwater import Config, Event, Node, Queue, u32
 from headwater.bridges import mqtt
+from headwater.bridges.contract import BridgeProblem
 from headwater.bridges.mapping import Mapping
 from headwater.bridges.mqtt import MqttBridge
 from headwater.errors import StoreError
@@ -348,6 +349,19 @@ def number_of(body: bytes) -> bytes:
     """By which a message of quality 1 is acknowledged."""
     end = 2 + int.from_bytes(body[:2])
     return body[end : end + 2]
+
+
+def test_an_event_that_is_too_large_for_a_broker_is_told_and_holds_up_nothing(fake: Fake) -> None:
+    """One that ends the connection for it would do so for ever."""
+    with Node("hall") as node:
+        problems: Recorder[Any] = Recorder()
+        node.channel("headwater.bridges", BridgeProblem).subscribe(problems)
+        source = node.channel("shown", Reading).source()
+        _, connection = going(fake, node, Mapping("screens", "shown", direction="out"), limit=1000)
+        source.publish(Reading("x" * 1000, 1))
+        source.publish(Reading("lab", 2))
+        assert connection.hear(PUBLISH).endswith(b'{"room":"lab","number":2}')
+        assert "at most 1,000 bytes" in problems.wait(1)[0].why
 
 
 def test_a_number_that_is_still_under_way_is_not_given_to_another_message(fake: Fake) -> None:

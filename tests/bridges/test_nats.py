@@ -17,13 +17,14 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 from headwater import Event, Node, u32
 from headwater.bridges import nats as nats_bridge
 from headwater.bridges.mapping import Mapping
-from headwater.bridges.nats import NatsBridge
+from headwater.bridges.nats import NatsBridge, consumer_name
 from headwater.errors import ConfigError
 from headwater.testing import Recorder, eventually
 from tests.bridges.brokers import Broker
 from tests.bridges.killed import KilledBridge
 
 GUARD = 60.0
+CONSUMER = consumer_name("hall", "nats", "sensors.*")
 
 
 class Reading(Event):
@@ -173,11 +174,11 @@ def test_a_bridge_that_fails_connects_anew(broker: Broker, device: Device, monke
     """Whatever its library does: nothing of it ends unseen while the rest goes on."""
     hear, failed = NatsBridge._hear, list[str]()
 
-    async def fails_once(self: NatsBridge, number: int, topic: str) -> None:
+    async def fails_once(self: NatsBridge, topic: str) -> None:
         if not failed:
             failed.append(topic)
             raise RuntimeError("something that was not foreseen")
-        await hear(self, number, topic)
+        await hear(self, topic)
 
     monkeypatch.setattr(NatsBridge, "_hear", fails_once)
     with Node("hall") as node:
@@ -195,6 +196,38 @@ def test_a_bridge_that_fails_connects_anew(broker: Broker, device: Device, monke
         source.publish(Reading("lab", 10))
         eventually(lambda: device.heard == [("screens.lab", b"10")], "it goes out", GUARD)
         assert failed == ["sensors.*"] and bridge.report()["connected"] == 2
+
+
+def test_mappings_in_another_order_have_the_places_that_they_had(
+    broker: Broker, device: Device, tmp_path: Path
+) -> None:
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>", "doors.>"]))
+    doors = Mapping("doors.{room}", "doors", payload="text:number")
+    seen: dict[str, Recorder[Reading]] = {"readings": Recorder(), "doors": Recorder()}
+    for number, mappings in enumerate(([IN, doors], [doors, IN])):
+        if number:  # while the bridge is away
+            device.keep("sensors.lab", str(number))
+        with Node("hall", log=tmp_path / "log") as node:
+            for name, each in seen.items():
+                node.channel(name, Reading).subscribe(each)
+            bridge = joined(node, broker, *mappings, stream="BUILDING")
+            eventually(lambda bridge=bridge: bridge._client._subs and len(bridge._client._subs) >= 2, "both", GUARD)  # type: ignore[misc]
+            device.keep("doors.hall", str(10 + number))
+            eventually(lambda number=number: len(seen["doors"].events) == number + 1, "a door", GUARD)  # type: ignore[misc]
+    assert [each.number for each in seen["readings"].events] == [1]
+    assert [each.number for each in seen["doors"].events] == [10, 11]
+
+
+def test_what_a_server_does_not_let_somebody_hear_is_told(tmp_path: Path) -> None:
+    denied = "authorization { users: [{ user: hall, password: x, permissions: { subscribe: { deny: 'sensors.>' } } }] }"
+    with Broker(tmp_path, denied.replace("'", '"')) as broker, Node("hall") as node:
+        problems: Recorder[Any] = Recorder()
+        node.channel("readings", Reading)
+        bridge = NatsBridge(node, broker.nats, [IN], user="hall", password="x")
+        node.services.add(bridge)
+        node.channel("headwater.bridges").subscribe(problems)
+        [problem] = problems.wait(1)
+        assert problem.topic == "sensors.*" and "permissions violation" in problem.why.lower()
 
 
 def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path: Path) -> None:
@@ -242,7 +275,7 @@ def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path:
 
 
 IMPORTS = """
-from headwater.bridges.nats import NatsBridge
+from headwater.bridges.nats import NatsBridge, consumer_name
 from tests.bridges.test_nats import IN, OUT, Reading
 """
 
@@ -298,7 +331,7 @@ def test_what_a_killed_bridge_had_fetched_comes_before_what_came_later(
 
     async def fetch() -> list[bytes]:
         """As a bridge that is killed when it has published the first of these."""
-        taken = await device.stream.pull_subscribe_bind("headwater-hall-nats-0", "BUILDING")
+        taken = await device.stream.pull_subscribe_bind(CONSUMER, "BUILDING")
         messages = await taken.fetch(5, timeout=GUARD)
         await messages[0].ack_sync()
         return [each.data for each in messages]
@@ -307,7 +340,7 @@ def test_what_a_killed_bridge_had_fetched_comes_before_what_came_later(
     came.append(3)
     if cut:  # it was killed once more, when it had just begun to go on with another consumer
         again = ConsumerConfig(
-            durable_name="headwater-hall-nats-0-b",
+            durable_name=f"{CONSUMER}-b",
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=5,
             filter_subject="sensors.*",
@@ -337,7 +370,7 @@ def test_a_stream_that_takes_no_second_consumer_is_read_all_the_same(broker: Bro
             device.keep("sensors.lab", "7")
 
             async def fetch() -> None:
-                taken = await device.stream.pull_subscribe_bind("headwater-hall-nats-0", "BUILDING")
+                taken = await device.stream.pull_subscribe_bind(CONSUMER, "BUILDING")
                 assert len(await taken.fetch(1, timeout=GUARD)) == 1  # and it was killed
 
             device.run(fetch())
@@ -423,7 +456,7 @@ def test_a_consumer_that_somebody_deletes_is_made_anew_and_goes_on(
             device.run(device.stream.delete_stream("BUILDING"))
             device.run(device.stream.add_stream(name="BUILDING", subjects=["sensors.>"]))
         else:
-            device.run(device.stream.delete_consumer("BUILDING", "headwater-hall-nats-0"))
+            device.run(device.stream.delete_consumer("BUILDING", CONSUMER))
         device.keep("sensors.lab", "3")
         assert [event.number for event in seen.wait(3)] == [1, 2, 3]
 

@@ -215,6 +215,13 @@ def test_post_and_follow_as_curl_does() -> None:
                 async with web.get("/channels/doors/events", headers={"Last-Event-ID": ids[0]}) as again:
                     lines = [await again.content.readline() for _ in range(6)]
                     assert [json.loads(line[6:])["floor"] for line in lines if line.startswith(b"data")] == [3, 4]
+                await soon(lambda: made.report()["away"] == 1)
+                other = {"params": {"where": "floor = 9"}, "headers": {"Last-Event-ID": ids[0]}}
+                async with web.get("/channels/doors/events", **other) as anew:  # another question is another answer
+                    for floor in (4, 9):
+                        doors.source().publish(Door(floor, ""))
+                    lines = [await anew.content.readline() for _ in range(2)]
+                    assert json.loads(lines[1][6:])["floor"] == 9 and made.report()["resumed"] == 1
                 async with web.get("/channels") as answer:
                     [shown] = (await answer.json())["channels"]
                     assert shown == {"name": "doors", "type": "floor: u32, name: text"}

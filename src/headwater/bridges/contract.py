@@ -87,6 +87,7 @@ class Outgoing:
             return
         try:
             message = self.translation.write(event)
+            bridge.check_size(message)
         except EncodeError as error:
             bridge.complain(self.translation.mapping.topic, error)
             self._done(entry, places=0)
@@ -279,6 +280,14 @@ class Bridge(Service, ABC):
         source = about._source
         kept = source.origin or source.position_key or source.kept_key
         return kept or f"{self._life}/{source.number}"
+
+    def check_size(self, message: Message) -> None:
+        """EncodeError if a message is larger than one may be that comes in: a broker may end the connection for it, and
+        it would go again for ever."""
+        if len(message.payload) > self._limit:
+            raise EncodeError(
+                "", f"expected at most {self._limit:,} bytes in a message, found {len(message.payload):,}"
+            )
 
     # ── in ──
 

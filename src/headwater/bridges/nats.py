@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +49,7 @@ FETCHED = 64  # messages of a stream that are taken at a time
 WAIT_SECONDS = 5.0
 TOO_LARGE = 10054  # by which JetStream says that a stream takes no message of that size
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_QUOTED = re.compile(r"\"([^\"]+)\"")
 
 
 class NatsBridge(Bridge):
@@ -75,8 +77,8 @@ class NatsBridge(Bridge):
         if stream and not _NAME.fullmatch(stream):
             raise ConfigError([ConfigProblem("NatsBridge: stream", "letters, digits, _ and -", repr(stream))])
         self._server, self._stream, self._options = server, stream, options
-        self._topics: dict[str, int] = {}  # patterns, and the number of the first mapping that has each
-        self._places: dict[int, tuple[Any, int]] = {}  # by number: the birth of the stream, and how far it was taken
+        self._topics: tuple[str, ...] = ()
+        self._places: dict[str, tuple[Any, int]] = {}  # by topic: the birth of the stream, and how far it was taken
         self._said = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
@@ -98,9 +100,7 @@ class NatsBridge(Bridge):
 
     def connect(self, incoming: list[Translation]) -> None:
         """In a thread with a loop of its own."""
-        self._topics = {}
-        for number, each in enumerate(incoming):
-            self._topics.setdefault(each.topic.pattern, number)
+        self._topics = tuple(dict.fromkeys(each.topic.pattern for each in incoming))
         self._thread.start()
 
     def disconnect(self) -> None:
@@ -142,9 +142,7 @@ class NatsBridge(Bridge):
         await self._back()
         if self._line:
             self._more.set()
-        tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._hear(number, topic)) for topic, number in self._topics.items()
-        ]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(self._hear(topic)) for topic in self._topics]
         tasks += [asyncio.create_task(self._send_all()), asyncio.create_task(self._ended.wait())]
         try:
             ended, _ = await asyncio.wait((over, *tasks), return_when=asyncio.FIRST_COMPLETED)
@@ -191,21 +189,24 @@ class NatsBridge(Bridge):
         said = f"{type(error).__name__}: {error}"
         if said != self._said:
             self._said = said
-            log.warning("bridge %s: %s", self.name, said)
+            about = _QUOTED.search(said)  # a subject, if the server refuses one
+            tell = functools.partial(self.complain, about[1] if about else "", error)
+            with suppress(RuntimeError):  # it is over
+                await asyncio.get_running_loop().run_in_executor(self._taking, tell)
 
     # ── in ──
 
-    async def _hear(self, number: int, topic: str) -> None:
+    async def _hear(self, topic: str) -> None:
         """Messages of a topic, one after the other, for ever."""
         if self._stream:
-            await self._consume(number, topic)
+            await self._consume(topic)
             return
         subscription = await self._client.subscribe(topic)
         async for message in subscription.messages:
             with suppress(ClosedError):
                 await self._took(message, topic)
 
-    async def _consume(self, number: int, topic: str) -> None:
+    async def _consume(self, topic: str) -> None:
         """What the stream has for this bridge's consumer, and what comes."""
         consumer: Any = None
         link, idle = 0, False
@@ -218,10 +219,10 @@ class NatsBridge(Bridge):
                     link = self.counts["connected"]
                     if consumer is not None:
                         await consumer.unsubscribe()
-                    consumer = await self._consumer(number, topic)
+                    consumer = await self._consumer(topic)
                 for message in await consumer.fetch(FETCHED, timeout=WAIT_SECONDS):
                     await self._took(message, topic)
-                    self._places[number] = self._places[number][0], message.metadata.sequence.stream
+                    self._places[topic] = self._places[topic][0], message.metadata.sequence.stream
                     await message.ack()
             except ClosedError:
                 return  # what was not acknowledged comes again
@@ -235,12 +236,12 @@ class NatsBridge(Bridge):
                 consumer = None
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _consumer(self, number: int, topic: str) -> Any:
+    async def _consumer(self, topic: str) -> Any:
         """This bridge's place in the stream, of whatever life. The server would deliver what was under way over an
         earlier connection after half a minute only, and after all that came later: where there is such, another
         consumer takes over from the first that was not acknowledged, and then the earlier one goes. If it is killed in
         between there are both, and neither is further than the bridge."""
-        stream, name = self._client.jetstream(), f"headwater-{self._node.name}-{self.name}-{number}".replace(".", "-")
+        stream, name = self._client.jetstream(), consumer_name(self._node.name, self.name, topic)
         settings = ConsumerConfig(
             durable_name=name,
             ack_policy=AckPolicy.EXPLICIT,
@@ -253,7 +254,7 @@ class NatsBridge(Bridge):
             with suppress(NotFoundError):
                 there[each] = await stream.consumer_info(self._stream, each)
         about = await stream.stream_info(self._stream)
-        begun, upto = self._places.get(number, (None, 0))
+        begun, upto = self._places.get(topic, (None, 0))
         if not there:
             if begun is not None:  # somebody has deleted it: it goes on, or with another stream begins with that
                 settings.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
@@ -277,7 +278,7 @@ class NatsBridge(Bridge):
                 await stream.delete_consumer(self._stream, latest)
         if begun != about.created:
             floors = [info.ack_floor.stream_seq for info in there.values()]
-            self._places[number] = about.created, max(floors) if there else 0 if begun else about.state.last_seq
+            self._places[topic] = about.created, max(floors) if there else 0 if begun else about.state.last_seq
         return await stream.pull_subscribe_bind(name, self._stream)
 
     async def _took(self, message: Any, pattern: str) -> None:
@@ -361,6 +362,13 @@ class _Going(NamedTuple):
     done: Callable[[], None]
 
 
+def consumer_name(node: str, bridge: str, topic: str) -> str:
+    """That of a topic's consumer, in whatever order mappings are: readable, and no other's."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "-", f"{node}-{bridge}")[:60]
+    digest = blake2b("\0".join((node, bridge, topic)).encode(), digest_size=6)
+    return f"headwater-{readable}-{digest.hexdigest()}"
+
+
 def _is_refused(error: BaseException) -> bool:
     """Whether a server would say the same the next time: a message that waits for that would hold up all others."""
     if isinstance(error, (nats.errors.MaxPayloadError, nats.errors.BadSubjectError)):
@@ -368,4 +376,4 @@ def _is_refused(error: BaseException) -> bool:
     return isinstance(error, APIError) and error.err_code == TOO_LARGE
 
 
-__all__ = ["NatsBridge"]
+__all__ = ["NatsBridge", "consumer_name"]

@@ -603,6 +603,8 @@ class Subscription(Pulling[E_co]):
     def pause(self, why: str = "pause() was called") -> None:
         """Deliver nothing until `resume`; up to the queue's limit events wait, further ones are dropped and counted."""
         self._must_live("pause")
+        if self._fenced is not None:
+            raise SubscriptionError(f"pause: subscription {self.name!r}: {self._fenced}")
         self._pause(why)
 
     def _pause(self, why: str, *, slowed: bool = False, lenient: bool = False) -> None:

@@ -294,13 +294,16 @@ def test_another_sink_of_that_name_leaves_one_that_was_claimed_to_who_has_it(tmp
         lab.resume(leaves, print, timeout=GUARD)
 
 
-def test_one_on_its_way_is_not_changed(tmp_path: Path) -> None:
-    """The token says what it wants: what is changed then would be forgotten without a word."""
+def test_one_on_its_way_is_neither_changed_nor_paused(tmp_path: Path) -> None:
+    """The token says what it wants: what is changed then would be forgotten without a word; and it would lose what
+    waits, as one that is paused does, when its queue is full."""
     with nodes() as make:
         _, _, _, sink, _ = begun(make, tmp_path)
         sink.move()
         with pytest.raises(SubscriptionError, match="on its way"):
             sink.change(where="n % 2 == 0")
+        with pytest.raises(SubscriptionError, match="on its way"):
+            sink.pause()
 
 
 @pytest.mark.parametrize("logged", [True, False])

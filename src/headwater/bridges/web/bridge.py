@@ -302,6 +302,7 @@ class WebBridge(Service):
 
     async def _channels(self, request: web.Request) -> web.Response:
         identity = await self._identity(request)
+        self._serving.charge(owner_of(request, identity))
         return web.json_response({"channels": await self._serving.work(self._feeds.listed, identity)})
 
     # ── HTTP ──
@@ -366,19 +367,18 @@ class WebBridge(Service):
     async def _followed(self, request: web.Request, identity: Identity) -> Session:
         """The session of a client that follows a channel: one that it had, or a new one."""
         key, _, number = request.headers.get("Last-Event-ID", "").rpartition(":")
-        channel = request.match_info["channel"]
+        asked = messages.Subscribe(
+            0,
+            request.match_info["channel"],
+            request.query.get("where", ""),
+            {name[6:]: value_of(text) for name, text in request.query.items() if name.startswith("param.")},
+        )
         if key and number.isdecimal() and len(number) < 17:
-            found = await self._serving.resume(key, identity, {"0": int(number)}, follows=channel)
+            found = await self._serving.resume(key, identity, {"0": int(number)}, follows=asked)
             if found is not None:
                 return found
         session = self._serving.begin(identity, owner_of(request, identity))
         session.follower = True
-        asked = messages.Subscribe(
-            0,
-            channel,
-            request.query.get("where", ""),
-            {name[6:]: value_of(text) for name, text in request.query.items() if name.startswith("param.")},
-        )
         try:
             await self._serving.subscribe(session, asked)
         except BaseException:

@@ -7,6 +7,7 @@ in a thread of its own, and not more often than a few times in ten seconds from 
 from __future__ import annotations
 
 import hmac
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -47,6 +48,7 @@ class Gate:
         self._decisions = None if engine is None else engine.context.decisions
         self.anonymous, self._issuers = anonymous, tuple(issuers)
         self._failed: OrderedDict[str, list[float]] = OrderedDict()
+        self._counting = threading.Lock()
 
     @property
     def knows_somebody(self) -> bool:
@@ -65,10 +67,11 @@ class Gate:
         try:
             found = self._by_token(token) if token else self._by_password(user, password)
         except SecurityError:
-            self._failed.setdefault(address, []).append(monotonic())
-            self._failed.move_to_end(address)
-            while len(self._failed) > REMEMBERED:
-                self._failed.popitem(last=False)
+            with self._counting:
+                self._failed.setdefault(address, []).append(monotonic())
+                self._failed.move_to_end(address)
+                while len(self._failed) > REMEMBERED:
+                    self._failed.popitem(last=False)
             raise
         return found
 
@@ -81,11 +84,12 @@ class Gate:
 
     def _may_try(self, address: str) -> None:
         now = monotonic()
-        failed = [at for at in self._failed.get(address, ()) if now - at < WHILE_SECONDS]
-        if failed:
-            self._failed[address] = failed
-        else:
-            self._failed.pop(address, None)
+        with self._counting:
+            failed = [at for at in self._failed.get(address, ()) if now - at < WHILE_SECONDS]
+            if failed:
+                self._failed[address] = failed
+            else:
+                self._failed.pop(address, None)
         if len(failed) >= FAILURES:
             raise TooOften(f"expected at most {FAILURES} failed logins in {WHILE_SECONDS:.0f} s, found more", "login")
 

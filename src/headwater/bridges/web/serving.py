@@ -99,15 +99,18 @@ class Serving:
         return session
 
     async def resume(
-        self, key: str, identity: Identity, after: dict[str, int], *, follows: str | None = None
+        self, key: str, identity: Identity, after: dict[str, int], *, follows: Subscribe | None = None
     ) -> Session | None:
         """The session that a client has lost; None if there is none, it is another's, or of another kind: `follows` is
-        the channel of one by server-sent events. Who is known by other groups now gets what they may have."""
+        what one by server-sent events asks for. Who is known by other groups now gets what they may have."""
         found = self.sessions.find(key, identity)
         if found is None or found.follower != (follows is not None):
             return None
-        if follows is not None and (0 not in found.feeds or found.feeds[0].asked[0] != follows):
-            return None
+        if follows is not None:
+            channel, *interest = found.feeds[0].asked if 0 in found.feeds else ("", "", {})
+            said = [follows.where, follows.params]
+            if channel != follows.channel or (any(said) and said != interest):  # who says nothing has what it had
+                return None
         if found.identity != identity:
             await self.work(self.feeds.reidentify, list(found.feeds.values()), identity)
             if self.sessions.find(key, identity) is not found:

@@ -218,7 +218,9 @@ class Group:
         with wiring.lock:
             if self._intake in self._entry.members:
                 wiring.move([Move(self.channel, self._entry, self._intake, joins=False)])
-        self.mailbox.close(drop=True)
+        late = self.mailbox.close(drop=True)  # what has come since it was over
+        with self._lock:
+            self.lost += late
 
     # ── events ──
 
