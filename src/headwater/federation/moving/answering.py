@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.options.rate import Rate
+from headwater.channel.time.token_bucket import TokenBucket
 from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.federation.peers.request_registry import Postponed
 from headwater.federation.wire.requests import Accepted
@@ -15,8 +19,10 @@ if TYPE_CHECKING:
     from headwater.federation.peers.request_registry import Caller
     from headwater.federation.wire.requests import Reply
 
+log = logging.getLogger("headwater.federation")
 MOST_UNDER_WAY = 256  # requests of a kind by one node
 ERROR_CHARACTERS = 2000
+LOGGED_RATE, LOGGED_BURST = 1, 100  # of what is refused, in a second
 
 
 class Later(SubscriptionError):
@@ -24,20 +30,18 @@ class Later(SubscriptionError):
 
 
 class Answering:
-    """Of one node. What is asked for `what` waits for nothing that is asked for something else."""
+    """Of one node. What is asked for `what` waits for nothing that is asked for something else. If it is `given`, what
+    was refused is logged; of very much only some."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, given: str = "") -> None:
+        self._context, self._given = context, given
         self._lock = threading.Lock()
         self._under_way: dict[str, int] = {}
+        self.refused = 0
+        self._logged = TokenBucket(Rate(LOGGED_RATE, burst=LOGGED_BURST).packed())
 
-    def by(
-        self,
-        what: str,
-        answer: Callable[[Caller, Any], Reply],
-        refused: Callable[[Caller, Exception], None] = lambda caller, error: None,
-    ) -> Callable[[Caller, Any], Postponed]:
-        """A function of requests, for the registry. `refused` is told of what `answer` raises, and so is who asks."""
+    def by(self, what: str, answer: Callable[[Caller, Any], Reply]) -> Callable[[Caller, Any], Postponed]:
+        """A function of requests, for the registry. Who asks is told what `answer` raises."""
 
         def asked(caller: Caller, request: Any) -> Postponed:
             lane = f"{what}/{caller.peer.id}"
@@ -52,7 +56,7 @@ class Answering:
 
             def work(tell: Callable[[Reply], None]) -> None:
                 try:
-                    tell(self._made(answer, refused, caller, request))
+                    tell(self._made(answer, caller, request))
                 finally:
                     self._leave(lane)
 
@@ -60,20 +64,21 @@ class Answering:
 
         return asked
 
-    def _made(
-        self,
-        answer: Callable[[Caller, Any], Reply],
-        refused: Callable[[Caller, Exception], None],
-        caller: Caller,
-        request: Any,
-    ) -> Reply:
+    def _made(self, answer: Callable[[Caller, Any], Reply], caller: Caller, request: Any) -> Reply:
         try:
             return answer(caller, request)
         except Later as error:
             return Accepted(error=f"{error}"[:ERROR_CHARACTERS], later=True)
         except (HeadwaterError, OSError) as error:
-            refused(caller, error)
+            self._refuse(caller, error)
             return Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS])
+
+    def _refuse(self, caller: Caller, error: Exception) -> None:
+        with self._lock:
+            self.refused += 1
+            told = bool(self._given) and self._logged.take(monotonic_ns(), 1)
+        if told:
+            log.warning("node %s: %s is not given %s: %s", self._context.name, caller.peer.name, self._given, error)
 
     def _enter(self, lane: str) -> bool:
         with self._lock:

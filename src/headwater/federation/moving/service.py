@@ -77,7 +77,7 @@ class Moving(Service):
         channels: ChannelDiscovery,
     ) -> None:
         self._node, self._context, self._whereabouts = node, context, whereabouts
-        self._marks, self._answering = marks, Answering(context)
+        self._marks, self._answering = marks, Answering(context, "a sink")
         self.registers = Registers(node)
         self.arrival = Arrival(self, node, context, peers, dialogue, whereabouts, in_force, want, marks, channels)
         self._numbers = count(1)
@@ -85,7 +85,7 @@ class Moving(Service):
         self._had: set[str] = set()  # names of durable subscriptions of this life
         self._leaving: dict[str, Departure] = {}  # by name in the register: held here until they are claimed
         self._handovers: dict[bytes, Handover] = {}  # by id of the move: what waits for those that are
-        self.left = self.came = self.refused = self.expired = self.lost = 0
+        self.left = self.came = self.expired = self.lost = 0
 
     # ── leaving ──
 
@@ -161,17 +161,13 @@ class Moving(Service):
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
         return (
-            (ClaimMove, self._answering.by("moving", self._claimed, self._refused)),
-            (FetchWaiting, self._answering.by("waiting", self._fetched, self._refused)),
+            (ClaimMove, self._answering.by("moving", self._claimed)),
+            (FetchWaiting, self._answering.by("waiting", self._fetched)),
             *self._marks.requests(),
         )
 
     def posts(self) -> Iterable[tuple[str, Callable[..., Any]]]:
         return self._marks.posts()
-
-    def _refused(self, caller: Caller, error: Exception) -> None:
-        self.refused += 1
-        log.warning("node %s: %s is not given a sink: %s", self._node.name, caller.peer.name, error)
 
     def _claimed(self, caller: Caller, request: ClaimMove) -> MoveClaimed:
         _, (target, channels) = self.registers.find(request.id)
@@ -284,7 +280,7 @@ class Moving(Service):
         found = self.registers.report()
         if found is None:
             return {}
-        counts = {"left": self.left, "came": self.came, "refused": self.refused, "expired": self.expired}
+        counts = {"left": self.left, "came": self.came, "refused": self._answering.refused, "expired": self.expired}
         return {**found, **counts, "handing over": len(self._handovers), "not fetched": self.lost}
 
     @property

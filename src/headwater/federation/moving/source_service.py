@@ -67,13 +67,13 @@ class MovingSources(Service):
         self._node, self._context, self._departure, self._arrival = node, context, departure, arrival
         self._register: SourceRegister | None = None
         self._opening = threading.Lock()
-        self._deeds, self._answering = Deeds(context), Answering(context)
+        self._deeds, self._answering = Deeds(context), Answering(context, "a source")
         self._past: HandedPast | None = None
         if node._logs is not None:
             from headwater.store.log.handed_past import HandedPast  # late: a node without a log needs none of it
 
             self._past = HandedPast(node._logs.settings, node.name)
-        self.left = self.came = self.refused = 0
+        self.left = self.came = 0
 
     @property
     def register(self) -> SourceRegister:
@@ -177,13 +177,9 @@ class MovingSources(Service):
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
         return (
-            (FetchPast, self._answering.by("moving", self._fetched, self._refused)),
-            (ClaimSource, self._answering.by("moving", self._claimed, self._refused)),
+            (FetchPast, self._answering.by("moving", self._fetched)),
+            (ClaimSource, self._answering.by("moving", self._claimed)),
         )
-
-    def _refused(self, caller: Caller, error: Exception) -> None:
-        self.refused += 1
-        log.warning("node %s: %s is not given a source: %s", self._node.name, caller.peer.name, error)
 
     def _terms(self, caller: Caller, id: bytes) -> Terms:
         """Of the move that a token is for, if it is for who shows it."""
@@ -301,7 +297,7 @@ class MovingSources(Service):
         """Sources that may leave, where others have gone, and how many came, left or were refused."""
         if self._register is None:
             return {}
-        return {**self._register.report(), "left": self.left, "came": self.came, "refused": self.refused}
+        return {**self._register.report(), "left": self.left, "came": self.came, "refused": self._answering.refused}
 
     def stop(self) -> None:
         """What came is on the disk, and let go of."""
