@@ -16,6 +16,7 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from headwater import Event, Node, u32
 from headwater.bridges import nats as nats_bridge
+from headwater.bridges.contract import BridgeProblem
 from headwater.bridges.mapping import Mapping
 from headwater.bridges.nats import NatsBridge, consumer_name
 from headwater.errors import ConfigError
@@ -223,9 +224,8 @@ def test_what_a_server_does_not_let_somebody_hear_is_told(tmp_path: Path) -> Non
     with Broker(tmp_path, denied.replace("'", '"')) as broker, Node("hall") as node:
         problems: Recorder[Any] = Recorder()
         node.channel("readings", Reading)
-        bridge = NatsBridge(node, broker.nats, [IN], user="hall", password="x")
-        node.services.add(bridge)
-        node.channel("headwater.bridges").subscribe(problems)
+        node.channel("headwater.bridges", BridgeProblem).subscribe(problems)
+        node.services.add(NatsBridge(node, broker.nats, [IN], user="hall", password="x"))
         [problem] = problems.wait(1)
         assert problem.topic == "sensors.*" and "permissions violation" in problem.why.lower()
 

@@ -35,6 +35,7 @@ def caught_up(node: Node, other: Node) -> bool:
     """Everything that another node has to say has come."""
     assert node._engine is not None and other._engine is not None
     engine, version = node._engine, other._engine.membership.latest()
+    assert node.until(lambda: engine.peers.get(other.id) is not None, GUARD)
     peer = engine.peers[other.id]
     return node.until(lambda: peer.state is not None and peer.state.version >= version, GUARD)
 
