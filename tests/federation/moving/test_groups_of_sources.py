@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headwater import Node, Reliable
+from headwater.channel.groups.durable import DurableGroup
 from headwater.errors import Unreachable
 from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, publish, world
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
@@ -203,4 +204,43 @@ def test_a_group_that_has_not_begun_where_it_was_begins_where_it_comes(tmp_path:
         workers.join(mill)
         publish(moved, 5, 10)
         workers.wait(range(5, 10))
+        assert workers.again == []
+
+
+def test_what_is_just_read_while_the_source_leaves_is_not_taken_for_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that reads the log has come to its end when the source leaves, with what it has read."""
+    held, read, left, over = (threading.Event() for _ in range(4))
+    reading, skip, rest, part = (getattr(DurableGroup, name) for name in ("_read_some", "_skip", "rest", "part"))
+    with nodes() as make:
+        workers, _, lab, mill, source = deserted(make, tmp_path, 5, 15)
+
+        def reads(group: Any, each: Any) -> Any:
+            return (group.node is not lab or held.wait(GUARD)) and reading(group, each)
+
+        def skips(group: Any, each: Any) -> None:
+            if group.node is lab:
+                read.set()
+                left.wait(GUARD)
+            skip(group, each)
+            over.set()
+
+        def rests(group: Any, *given: Any) -> Any:
+            found = rest(group, *given)
+            held.set()
+            read.wait(GUARD)
+            return found
+
+        def parts(group: Any, name: str) -> None:
+            part(group, name)
+            left.set()
+            over.wait(GUARD)
+
+        for name, instead in (("_read_some", reads), ("_skip", skips), ("rest", rests), ("part", parts)):
+            monkeypatch.setattr(DurableGroup, name, instead)
+        workers.join(lab)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 15, 20)
+        workers.wait(range(20))
         assert workers.again == []

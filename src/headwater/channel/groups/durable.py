@@ -329,6 +329,8 @@ class DurableGroup(Group):
     def _skip(self, each: Following) -> None:
         """Nothing of what was read is wanted, and nothing is open: it need not be read again."""
         with self._lock:
+            if self._followings.get(each.name) is not each:
+                return  # its source has left meanwhile, and what was read with it
             before = each.floor
             each.settle()
             floor = each.floor
