@@ -10,6 +10,7 @@ import pytest
 
 from headwater import Node, Reliable
 from headwater.channel.groups.durable import DurableGroup
+from headwater.channel.groups.service import groups_of
 from headwater.errors import Unreachable
 from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, publish, world
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
@@ -244,3 +245,16 @@ def test_what_is_just_read_while_the_source_leaves_is_not_taken_for_done(
         publish(moved, 15, 20)
         workers.wait(range(20))
         assert workers.again == []
+
+
+def test_a_source_that_has_left_before_groups_met_it_is_not_followed(tmp_path: Path) -> None:
+    with nodes() as make:
+        workers, _, lab, mill, source = deserted(make, tmp_path, 5, 10)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        workers.join(lab)
+        attended(mill, 1)
+        workers.wait(range(10))
+        groups_of(lab).meet(source)
+        publish(moved, 10, 15)
+        workers.wait(range(15))
+        assert lab.report().services["groups"][f"{CHANNEL}/workers"]["handed"] == 5

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.groups.terms import Terms
     from headwater.channel.routing.contract import RoutedSource
+    from headwater.channel.source import Source
     from headwater.store import NodeState
 
 log = logging.getLogger("headwater")
@@ -164,9 +165,11 @@ class DurableGroup(Group):
             self._positions[key] = max(position.done, self._positions.get(key, 0))
             self._handed[key] = max(position.handed, self._handed.get(key, 0))
 
-    def meet(self, source: RoutedSource) -> None:
+    def meet(self, source: Source) -> None:
         """It is here: what is not done of it is handed over, though it publishes nothing."""
         with source.lock:
+            if source.moved_to is not None:
+                return  # it has left already
             self.follow(source)
         self._pump()
 
