@@ -12,7 +12,7 @@ from headwater import Node, Reliable
 from headwater.channel.groups.durable import DurableGroup
 from headwater.channel.groups.service import groups_of
 from headwater.errors import Unreachable
-from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, publish, world
+from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, place, publish, world
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 DURABLE = Reliable(durable=True)
@@ -247,6 +247,41 @@ def test_what_is_just_read_while_the_source_leaves_is_not_taken_for_done(
         assert workers.again == []
 
 
+def test_a_group_begins_where_a_source_is_that_came_back_and_is_not_open_yet(tmp_path: Path) -> None:
+    """What it has published elsewhere since it was here before was before the group."""
+    workers = Workers()
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        publish(source, 0, 10)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 10, 20)
+        lab.resume_source(moved.move(), timeout=GUARD)
+        lab = again(make, lab, tmp_path, "lab")
+        workers.join(lab)
+        publish(lab.channel(CHANNEL).source("s"), 20, 25)
+        workers.wait(range(20, 25))
+
+
+def test_a_group_that_comes_with_a_source_begins_where_others_are_that_came_back(tmp_path: Path) -> None:
+    with nodes() as make:
+        workers, _, _, mill, source = deserted(make, tmp_path, 5, 10)
+        other = mill.channel(CHANNEL).source("other")
+        hut = place(make, "hut", tmp_path)
+        hut.channel(CHANNEL, Count)
+        make.together()
+        other.publish(Count(100))
+        other = hut.resume_source(other.move(), timeout=GUARD)
+        other.publish(Count(101))
+        other = mill.resume_source(other.move(), timeout=GUARD)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        workers.join(mill)
+        publish(moved, 10, 15)
+        other.publish(Count(15))
+        workers.wait(range(16))
+        assert workers.again == []
+
+
 def test_a_source_that_has_left_before_groups_met_it_is_not_followed(tmp_path: Path) -> None:
     with nodes() as make:
         workers, _, lab, mill, source = deserted(make, tmp_path, 5, 10)
@@ -258,3 +293,31 @@ def test_a_source_that_has_left_before_groups_met_it_is_not_followed(tmp_path: P
         publish(moved, 10, 15)
         workers.wait(range(15))
         assert lab.report().services["groups"][f"{CHANNEL}/workers"]["handed"] == 5
+
+
+def test_a_source_that_comes_while_a_group_starts_is_followed_from_where_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has opened between two looks of the group at what there is; what was before is not the group's."""
+    workers = Workers()
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        mill.channel(CHANNEL).source("other")
+        workers.join(mill).cancel()
+        source = lab.channel(CHANNEL).source("s")
+        publish(source, 0, 10)
+        token, real = source.move(), mill._moved_sources
+        resuming = threading.Thread(target=lambda: mill.resume_source(token, timeout=GUARD))
+
+        def meanwhile(channel: str) -> Any:
+            found = real(channel)
+            if resuming.ident is None:
+                resuming.start()
+                eventually(lambda: "s" in mill.channel(CHANNEL).sources, "it is here", GUARD)
+            return found
+
+        monkeypatch.setattr(mill, "_moved_sources", meanwhile)
+        workers.join(mill)
+        resuming.join(GUARD)
+        publish(mill.channel(CHANNEL).sources["s"], 10, 15)
+        workers.wait(range(10, 15))

@@ -86,14 +86,15 @@ class DurableGroup(Group):
         self._positions, self._handed = kept.of(self.name)
         begins = BEGUN not in self._positions
         came, left = self.node._moved_sources(self.channel.name)
-        ends = {**came, **logged_ends(self.node, self.channel)}
+        ends = ends_of(self.node, self.channel)
 
         def begin() -> None:
             """All sources stand still."""
-            here = {source.name: source.seq for source in self.channel.sources.values() if source.log is not None}
-            for name, last in {**ends, **here}.items():
+            here = {source.name: source for source in self.channel.sources.values() if source.log is not None}
+            for name, last in {**ends, **{name: source.seq for name, source in here.items()}}.items():
                 if name not in left:
-                    done, handed = (last, last) if begins else self._where(name, came.get(name, 0))
+                    began = here[name].begins_after if name in here else came.get(name, 0)
+                    done, handed = (last, last) if begins else self._where(name, began)
                     self._followings[name] = Following(name, kept.key(name), done, handed)
 
         with wiring.lock:
@@ -384,10 +385,15 @@ class FollowingIntake(Bystander):
         return ()  # nobody waits: what there is no room for is in the log
 
 
-def logged_ends(node: NodeContract, channel: Channel) -> dict[str, int]:
-    """By the names of sources that the log of a node has, their last events."""
+def ends_of(node: NodeContract, channel: Channel) -> dict[str, int]:
+    """By the names of sources that are at a node, be they open or not, their last events: in its log, or where they
+    came from."""
+    came, left = node._moved_sources(channel.name)
     reader = None if node._logs is None else node._logs.reader(channel.name)
-    return {} if reader is None else {span.source: span.last for span in reader.sources()}
+    found = dict(came)
+    for span in () if reader is None else reader.sources():
+        found[span.source] = max(span.last, found.get(span.source, 0))
+    return {name: last for name, last in found.items() if name not in left}
 
 
-__all__ = ["DurableGroup", "logged_ends", "why_not"]
+__all__ = ["DurableGroup", "ends_of", "why_not"]

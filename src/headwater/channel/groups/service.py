@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.channel.groups.durable import DurableGroup, logged_ends, why_not
+from headwater.channel.groups.durable import DurableGroup, ends_of, why_not
 from headwater.channel.groups.group import Group, Seat
 from headwater.channel.groups.group_positions import GroupPosition, GroupPositions
 from headwater.channel.groups.member import GroupMember
@@ -179,7 +179,7 @@ class Groups(Service):
             return
         told = list(told)
         with self._lock:  # no group begins meanwhile
-            kept.take_over(source, told, logged_ends(self._node, channel))
+            kept.take_over(source, told, ends_of(self._node, channel))
             there = {group.name: group for group in self._durable(channel)}
             for each in told:
                 if each.group in there:
