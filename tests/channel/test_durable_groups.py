@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Event, Node, Reliable
+from headwater.channel.backlog.log import LogBacklog
 from headwater.channel.groups import following
-from headwater.errors import SubscriptionError
+from headwater.errors import StoreError, SubscriptionError
+from headwater.store import NodeState
 from headwater.testing import eventually as looks
 from tests.effort import examples
 
@@ -54,6 +56,10 @@ def opened(folder: Path) -> Node:
 
 def counts(node: Node) -> dict[str, int]:
     return dict(node.report().services["groups"]["jobs/workers"])
+
+
+def full(*given: Any) -> None:
+    raise StoreError("the disk is full")
 
 
 def publish(source: Any, *span: int) -> None:
@@ -169,9 +175,6 @@ def test_a_node_that_cannot_keep_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_state_that_cannot_be_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwater.errors import StoreError
-    from headwater.store import NodeState
-
     worker = Worker()
     with opened(tmp_path) as lab:
         jobs = lab.channel("jobs", Job)
@@ -179,10 +182,6 @@ def test_a_state_that_cannot_be_written_loses_nothing(tmp_path: Path, monkeypatc
         source = jobs.source("first")
         publish(source, 5)
         worker.wait(range(5))
-
-        def full(*given: Any) -> None:
-            raise StoreError("the disk is full")
-
         with monkeypatch.context() as patch:
             patch.setattr(NodeState, "commit_all", full)
             publish(source, 5, 10)
@@ -242,3 +241,27 @@ def test_through_whatever_happens_each_event_is_handled_and_again_only_marked(st
             assert counts(lab)["lost"] == 0 and not unmarked
         finally:
             lab.close(drain=False)
+
+
+def test_a_source_that_opens_just_when_all_of_its_past_was_read_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first event is handed over, though no other one follows."""
+    worker, last = Worker(), LogBacklog.last
+    with opened(tmp_path) as lab:
+        jobs = lab.channel("jobs", Job)
+        jobs.subscribe(worker, group="workers", delivery=DURABLE)
+        publish(jobs.source("first"), 5)
+        worker.wait(range(5))
+    with opened(tmp_path) as lab:
+        jobs = lab.channel("jobs", Job)
+
+        def opens(backlog: Any, name: str) -> int:
+            found = last(backlog, name)
+            if "first" not in jobs.sources:
+                publish(jobs.source("first"), 5, 6)
+            return found
+
+        monkeypatch.setattr(LogBacklog, "last", opens)
+        jobs.subscribe(worker, group="workers", delivery=DURABLE)
+        worker.wait(range(6))

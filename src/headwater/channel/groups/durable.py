@@ -302,9 +302,7 @@ class DurableGroup(Group):
 
     def _read_some(self, each: Following) -> bool:
         """Some more of a source; whether there may be still more."""
-        source: Any = self.channel.sources.get(each.name)
-        source = source if source is not None and source.log is not None else None
-        backlog = self.channel.backlog
+        source, backlog = self._open_source(each.name), self.channel.backlog
         before, last = each.cursor, backlog.last(each.name)
         if before < last:
             reading = backlog.read(each.name, before, min(last, before + following.MOST), self.terms.interest)
@@ -325,10 +323,18 @@ class DurableGroup(Group):
             return True
         if source is None:
             each.rests = True
-            return False
+            if self._open_source(each.name) is None:
+                return False
+            each.rests = False  # it has opened meanwhile, and may have published
+            return True
         with source.lock:
             each.live = each.cursor >= source.flows[self.channel].seen
         return not each.live
+
+    def _open_source(self, name: str) -> Any:
+        """The one of that name that is open here and logged, or None."""
+        found: Any = self.channel.sources.get(name)
+        return found if found is not None and found.log is not None else None
 
     def _skip(self, each: Following) -> None:
         """Nothing of what was read is wanted, and nothing is open: it need not be read again."""
