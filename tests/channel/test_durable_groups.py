@@ -243,6 +243,60 @@ def test_through_whatever_happens_each_event_is_handled_and_again_only_marked(st
             lab.close(drain=False)
 
 
+def test_nothing_is_handed_over_while_that_cannot_be_written_so_that_nothing_comes_again_unmarked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker()
+    with opened(tmp_path) as lab:
+        jobs = lab.channel("jobs", Job)
+        jobs.subscribe(worker, group="workers", delivery=DURABLE)
+        source = jobs.source("first")
+        publish(source, 5)
+        worker.wait(range(5))
+        for round in (5, 10):
+            with monkeypatch.context() as patch:
+                patch.setattr(NodeState, "hand_all", full)
+                patch.setattr(NodeState, "commit_all", full)
+                publish(source, round, round + 5)
+                eventually(lambda: "the disk is full" in caplog.text)
+                if round == 5:
+                    assert worker.numbers == list(range(5))
+                else:
+                    lab.close(drain=False)
+            if round == 5:
+                worker.wait(range(10))
+                assert worker.numbers == list(range(10))
+            caplog.clear()
+    with opened(tmp_path) as lab:
+        jobs = lab.channel("jobs", Job)
+        jobs.subscribe(worker, group="workers", delivery=DURABLE)
+        publish(jobs.source("first"), 15, 17)
+        worker.wait(range(17))
+        assert not worker.again
+
+
+def test_a_group_whose_beginning_cannot_be_written_has_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told that there is a group may rely on it: what is published from then on waits."""
+    worker = Worker()
+    with opened(tmp_path) as lab:
+        jobs = lab.channel("jobs", Job)
+        source = jobs.source("first")
+        with monkeypatch.context() as patch:
+            patch.setattr(NodeState, "commit_all", full)
+            with pytest.raises(StoreError, match="the disk is full"):
+                jobs.subscribe(worker, group="workers", delivery=DURABLE)
+        publish(source, 5)
+        assert not lab.subscriptions and not worker.numbers
+        jobs.subscribe(worker, group="workers", delivery=DURABLE).cancel()
+        publish(source, 5, 10)
+    with opened(tmp_path) as lab:
+        jobs = lab.channel("jobs", Job)
+        jobs.subscribe(worker, group="workers", delivery=DURABLE)
+        worker.wait(range(5, 10))
+
+
 def test_a_source_that_opens_just_when_all_of_its_past_was_read_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

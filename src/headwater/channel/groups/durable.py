@@ -69,14 +69,15 @@ class DurableGroup(Group):
         self._later = later
         self._followings: dict[str, Following] = {}
         self._pumping = threading.Lock()
-        self._more = self._reading = False
+        self._more = self._reading = self._stalled = False
         self._moved: dict[str, int] = {}  # floors that are not written yet
         self._unwritten = ""
 
     # ── beginning and end ──
 
     def start(self) -> None:
-        """Go on where it was, or begin where the sources are."""
+        """Go on where it was, or begin where the sources are; StoreError if that cannot be written: it has not begun
+        then."""
         wiring, logs = self.node._wiring, self.node._logs
         assert logs is not None
         logs.of(self.channel)  # it is there from here on, with an id
@@ -102,7 +103,14 @@ class DurableGroup(Group):
             self._intake = FollowingIntake(self)  # type: ignore[assignment]
             wiring.move([Move(self.channel, self._entry, self._intake, joins=True)], at_point=begin)
         if begins:
-            self._write({BEGUN: 1, **{each.key: each.floor for each in self._followings.values()}})
+            try:
+                self._state.commit_all(
+                    self._label, {BEGUN: 1, **{each.key: each.floor for each in self._followings.values()}}
+                )
+            except BaseException:
+                self.over = True
+                self._end()
+                raise
         self._read_soon()
 
     def _where(self, source: str, began: int) -> tuple[int, int]:
@@ -189,9 +197,9 @@ class DurableGroup(Group):
 
     def _hand_over(self) -> None:
         """As much as there is room for; one thread at a time, which sees what comes meanwhile. It is written which
-        events may have been handed over before they are."""
+        events may have been handed over before they are; while that cannot be, they wait."""
         self._more = True
-        while self._more and self._pumping.acquire(blocking=False):
+        while self._more and not self._stalled and self._pumping.acquire(blocking=False):
             try:
                 self._more = False
                 with self._lock:
@@ -199,11 +207,8 @@ class DurableGroup(Group):
                 if not batch:
                     continue
                 self._more = True
-                points = {}
-                for each, letter in batch:
-                    each.noted = max(each.noted, letter.seq)
-                    points[each.key] = each.noted
-                self._note(points)
+                if not self._note(batch):
+                    continue
                 ready: Ready = []
                 with self._lock:
                     for each, letter in batch:
@@ -225,11 +230,25 @@ class DurableGroup(Group):
             waiting = [each for each in waiting if each.queue]
         return found
 
-    def _note(self, points: dict[str, int]) -> None:
+    def _note(self, batch: list[tuple[Following, Letter]]) -> bool:
+        """Write that somebody may have had these events. If that cannot be they go back, and are tried again later: who
+        has one that is not written would have it again, after a kill, and not be told so."""
+        points: dict[str, int] = {}
+        for each, letter in batch:
+            points[each.key] = max(each.noted, letter.seq)
         try:
             self._state.hand_all(self._label, points)
         except StoreError as error:
+            with self._lock:
+                for each, letter in reversed(batch):
+                    each.put_back(letter)
+            self._stalled = True
             self._unwritable(error)
+            self._again_later()
+            return False
+        for each, _ in batch:
+            each.noted = max(each.noted, points[each.key])
+        return True
 
     def _go_on(self, ready: Ready) -> None:
         if not self.distribution.is_full:
@@ -261,7 +280,7 @@ class DurableGroup(Group):
                 self._unwritable(error)
 
     def _unwritable(self, error: StoreError) -> None:
-        """What is done goes again after a restart, marked; until then nothing is lost."""
+        """What is done and not written goes again after a restart, marked; nothing is lost."""
         if str(error) != self._unwritten:
             self._unwritten = str(error)
             log.error("group %r of channel %s: how far it is cannot be kept: %s", self.name, self.channel.name, error)
@@ -295,6 +314,7 @@ class DurableGroup(Group):
         def again() -> None:
             for each in self._each():
                 each.rests = False
+            self._stalled = False
             self._pump()
 
         with suppress(ClosedError):

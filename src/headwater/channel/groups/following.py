@@ -80,6 +80,12 @@ class Following:
         self._open.append(letter.seq)
         return letter
 
+    def put_back(self, letter: Letter) -> None:
+        """Nobody has the event that was taken last: it is the next again."""
+        if self._open and self._open[-1] == letter.seq:  # else it was done before, of which word came late
+            self._open.pop()
+            self.queue.appendleft(letter)
+
     def done(self, seq: int) -> None:
         """An event is done: the floor may be higher now."""
         self._done.add(seq)
