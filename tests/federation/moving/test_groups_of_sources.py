@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 
-from headwater import Node, Reliable
+from headwater import Log, Node, Reliable
 from headwater.channel.groups.durable import DurableGroup
 from headwater.channel.groups.service import groups_of
 from headwater.errors import Unreachable
-from tests.federation.moving.test_sources import CHANNEL, Count, Publisher, again, place, publish, world
+from tests.federation.moving.test_sources import (
+    CHANNEL,
+    LISTEN,
+    Count,
+    Publisher,
+    again,
+    numbers,
+    place,
+    publish,
+    world,
+)
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 DURABLE = Reliable(durable=True)
@@ -321,3 +331,26 @@ def test_a_source_that_comes_while_a_group_starts_is_followed_from_where_it_came
         resuming.join(GUARD)
         publish(mill.channel(CHANNEL).sources["s"], 10, 15)
         workers.wait(range(10, 15))
+
+
+def test_what_retention_has_removed_after_what_came_with_a_source_is_counted_as_lost(tmp_path: Path) -> None:
+    """It was published where the source is now; what it had published before, elsewhere, is still there."""
+    with nodes() as make:
+        workers, hub, _, mill, source = deserted(make, tmp_path, 5, 15)
+        forgetful: dict[str, Any] = {"log": Log(tmp_path / "mill.log", keep_bytes=0), "connect": hub.endpoints[0]}
+        for first in (15, 20):
+            mill.close()
+            make.opened.remove(mill)
+            mill = make("mill", state=tmp_path / "mill.state", listen=LISTEN, **forgetful)
+            mill.channel(CHANNEL, Count)
+            make.together()
+            if first == 15:
+                source = mill.resume_source(source.move(), timeout=GUARD)
+            else:
+                source = mill.channel(CHANNEL).source("s")
+                eventually(lambda: not numbers(tmp_path, "mill"), "it is removed", GUARD)
+            publish(source, first, first + 5)
+        workers.join(mill)
+        eventually(lambda: 24 in workers.done, "all that there is is done", GUARD)
+        assert workers.done == [*range(15), *range(20, 25)] and workers.again == []
+        assert mill.report().services["groups"][f"{CHANNEL}/workers"]["lost"] == 5

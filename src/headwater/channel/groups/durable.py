@@ -325,7 +325,7 @@ class DurableGroup(Group):
         source, backlog = self._open_source(each.name), self.channel.backlog
         before, last = each.cursor, backlog.last(each.name)
         if before < last:
-            reading = backlog.read(each.name, before, min(last, before + following.MOST), self.terms.interest)
+            reading = backlog.read(each.name, before, self._far(each.name, before, last), self.terms.interest)
             if (gap := reading.gap) is not None:
                 with self._lock:
                     self.lost += gap[1] - gap[0] + 1
@@ -350,6 +350,14 @@ class DurableGroup(Group):
         with source.lock:
             each.live = each.cursor >= source.flows[self.channel].seen
         return not each.live
+
+    def _far(self, name: str, before: int, last: int) -> int:
+        """Up to where a source is read at once: not beyond what came with it from another node, since of each log by
+        itself it is known what retention has removed."""
+        assert self.node._logs is not None
+        came = self.node._logs.handed.get((self.channel.name, name))
+        end = last if came is None or came.upto <= before else min(last, came.upto)
+        return min(end, before + following.MOST)
 
     def _open_source(self, name: str) -> Any:
         """The one of that name that is open here and logged, or None."""
