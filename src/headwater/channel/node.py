@@ -281,10 +281,10 @@ class Node:
     def _place_source(self, source: Source) -> None:
         """A source is about to be advertised: where it was before, if it goes on elsewhere or comes from there."""
 
-    def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Container[str]]:
+    def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Sources of a channel that came from other nodes and are here, with the event after which they are; and those
-        that have left."""
-        return {}, ()
+        that have left, with how often they had moved then."""
+        return {}, {}
 
     def _move_source(self, source: Source, to: str, lasts: float) -> str:
         """A token with which a source goes on elsewhere."""

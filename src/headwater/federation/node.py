@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
@@ -273,7 +273,7 @@ class Node(LocalNode):
         if self._moving_sources is not None:
             self._moving_sources.place(source)
 
-    def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Container[str]]:
+    def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
         if self._moving_sources is None:
             return super()._moved_sources(channel)
         return self._moving_sources.of_channel(channel)

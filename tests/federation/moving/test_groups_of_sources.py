@@ -175,22 +175,29 @@ def test_the_new_node_is_started_again_and_goes_on_with_what_came(tmp_path: Path
         assert workers.again == []
 
 
+def lose_the_answer(lab: Node, mill: Node, token: str) -> None:
+    """A source of one node is claimed by the other, which does not hear of it."""
+    service = lab._moving_sources
+    assert service is not None
+    answered = service._groups_with
+
+    def lost(*given: Any) -> Any:
+        if service.left:
+            raise Unreachable("the answer is lost")
+        return answered(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "_groups_with", lost)
+        with pytest.raises(Exception, match="the answer is lost"):
+            mill.resume_source(token, timeout=1.0)
+
+
 def test_a_claim_whose_answer_was_lost_is_answered_the_same_after_a_restart(tmp_path: Path) -> None:
     """The old node was killed between: its group does not go on with what is another's."""
     with nodes() as make:
         workers, _, lab, mill, source = deserted(make, tmp_path, 4, 9)
-        token, service = source.move(), lab._moving_sources
-        assert service is not None
-        answered = service._groups_with
-
-        def lost(terms: Any) -> Any:
-            if service.left:
-                raise Unreachable("the answer is lost")
-            return answered(terms)
-
-        service._groups_with = lost  # type: ignore[method-assign]
-        with pytest.raises(Exception, match="the answer is lost"):
-            mill.resume_source(token, timeout=1.0)
+        token = source.move()
+        lose_the_answer(lab, mill, token)
         lab = again(make, lab, tmp_path, "lab")
         lab.channel(CHANNEL).source("another")
         workers.join(lab)
@@ -354,3 +361,26 @@ def test_what_retention_has_removed_after_what_came_with_a_source_is_counted_as_
         eventually(lambda: 24 in workers.done, "all that there is is done", GUARD)
         assert workers.done == [*range(15), *range(20, 25)] and workers.again == []
         assert mill.report().services["groups"][f"{CHANNEL}/workers"]["lost"] == 5
+
+
+@pytest.mark.parametrize("comes_along", [False, True])
+def test_a_group_that_begins_while_a_source_is_on_its_way_has_what_comes_then(
+    comes_along: bool, tmp_path: Path
+) -> None:
+    """It begins where the source was, with a member there or with another source that comes there."""
+    workers = Workers()
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        source = lab.channel(CHANNEL).source("s")
+        publish(source, 0, 10)
+        token = source.move()
+        lose_the_answer(lab, mill, token)
+        if comes_along:
+            other = mill.channel(CHANNEL).source("other")
+            workers.join(mill).cancel()
+            lab.resume_source(other.move(), timeout=GUARD)
+        workers.join(lab)
+        moved = mill.resume_source(token, timeout=GUARD)
+        see(lab, mill)
+        publish(moved, 10, 15)
+        workers.wait(range(10, 15))

@@ -104,9 +104,8 @@ class DurableGroup(Group):
             wiring.move([Move(self.channel, self._entry, self._intake, joins=True)], at_point=begin)
         if begins:
             try:
-                self._state.commit_all(
-                    self._label, {BEGUN: 1, **{each.key: each.floor for each in self._followings.values()}}
-                )
+                floors = {each.key: each.floor for each in self._followings.values()}
+                self._state.commit_all(self._label, {BEGUN: 1, **floors, **kept.away(left)})
             except BaseException:
                 self.over = True
                 self._end()

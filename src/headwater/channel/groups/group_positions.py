@@ -44,6 +44,11 @@ class GroupPositions:
         """That of a source, in the log of this node."""
         return key_of(self._node, self._log_id, source)
 
+    def away(self, left: Mapping[str, int]) -> dict[str, int]:
+        """What is kept of sources that are elsewhere when a group begins, with how often they had moved when they left:
+        what they had published by then is not the group's."""
+        return {f"left {self.key(source)}": term for source, term in left.items()}
+
     def groups(self) -> list[str]:
         """Those that have begun here."""
         before, behind = self.label("\0").split("\0")
@@ -54,17 +59,24 @@ class GroupPositions:
         """By the keys of sources, what is done, and what somebody may have had."""
         return self._state.positions(self.label(group)), self._state.handed(self.label(group))
 
-    def of_source(self, source: str, began: int) -> list[GroupPosition]:
-        """Of all groups; `began` is the event of the source after which it is at this node."""
+    def of_source(self, source: str, began: int, left: tuple[int, int] | None = None) -> list[GroupPosition]:
+        """Of all groups; `began` is the event of the source after which it is at this node. `left`: how often it had
+        moved when it left, and its last event before that."""
         found, key = [], self.key(source)
+        away, upto = ({}, 0) if left is None else (self.away({source: left[0]}), left[1])
         for group in self.groups():
-            found.append(GroupPosition(group, *where(*self.of(group), key, began)))
+            done, handed = self.of(group)
+            since = bool(away) and away.items() <= done.items()  # it has begun since
+            found.append(GroupPosition(group, *where(done, handed, key, upto if since else began)))
         return found
 
-    def take_over(self, source: str, told: Iterable[GroupPosition], ends: Mapping[str, int]) -> None:
+    def take_over(
+        self, source: str, told: Iterable[GroupPosition], ends: Mapping[str, int], left: Mapping[str, int]
+    ) -> None:
         """A source comes from another node, where groups were so far with it. A group that has not begun here does so
-        now, where other sources are: `ends` has their last events."""
+        now, where other sources are: `ends` has their last events, and `left` those that are elsewhere."""
         key, others = self.key(source), {self.key(name): last for name, last in ends.items() if name != source}
+        others |= self.away({name: term for name, term in left.items() if name != source})
         for each in told:
             label = self.label(each.group)
             begun = BEGUN in self._state.positions(label)

@@ -179,7 +179,7 @@ class Groups(Service):
             return
         told = list(told)
         with self._lock:  # no group begins meanwhile
-            kept.take_over(source, told, ends_of(self._node, channel))
+            kept.take_over(source, told, ends_of(self._node, channel), self._node._moved_sources(channel.name)[1])
             there = {group.name: group for group in self._durable(channel)}
             for each in told:
                 if each.group in there:

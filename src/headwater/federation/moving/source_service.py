@@ -156,12 +156,12 @@ class MovingSources(Service):
         source.kept_key = cut.home
         source.again = source.logged_upto(source.channel)
 
-    def of_channel(self, channel: str) -> tuple[dict[str, int], set[str]]:
+    def of_channel(self, channel: str) -> tuple[dict[str, int], dict[str, int]]:
         """Sources of a channel that came from other nodes and are here, open or not, with the event after which they
-        are, and what is before that to be read; and those that have left."""
+        are, and what is before that to be read; and those that have left, with how often they had moved then."""
         logs = self._node._logs
         if self._node.state is None or logs is None or self._past is None:
-            return {}, set()
+            return {}, {}
         came, left = self.register.arrivals(channel), self.register.left(channel)
         here = {source: cut for source, cut in came.items() if cut.home and source not in left}
         for source, cut in here.items():
@@ -256,16 +256,18 @@ class MovingSources(Service):
         if cut.home and request.after < cut.upto:
             rows, _ = self._page(terms, request.after, cut.upto)
         deeds = self._deeds_of(terms, cut, who) if cut.home else []
-        groups = [GroupAt(*each) for each in self._groups_with(terms)] if cut.home else []
+        groups = [GroupAt(*each) for each in self._groups_with(terms, cut)] if cut.home else []
         return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows, groups)
 
-    def _groups_with(self, terms: Terms) -> list[GroupPosition]:
-        """How far durable groups are with a source, by this node's state: also those that have no members now."""
+    def _groups_with(self, terms: Terms, cut: Cut | None = None) -> list[GroupPosition]:
+        """How far durable groups are with a source, by this node's state: also those that have no members now, and
+        those that have begun since it was claimed."""
         kept = GroupPositions.at(self._node, terms.channel)
         if kept is None:
             return []
         arrived = self.register.arrival(terms.channel, terms.source)
-        return kept.of_source(terms.source, 0 if arrived is None else arrived.cut.upto)
+        left = None if cut is None else (cut.term, cut.upto)
+        return kept.of_source(terms.source, 0 if arrived is None else arrived.cut.upto, left)
 
     def _finish(self, terms: Terms, cut: Cut) -> None:
         """It was claimed before: nobody is told so again until that is on the disk, and it is gone from here."""

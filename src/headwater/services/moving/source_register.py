@@ -266,10 +266,10 @@ class SourceRegister:
         )
         return {source: Cut(*cut) for source, *cut in rows}
 
-    def left(self, channel: str) -> set[str]:
-        """Sources of a channel that go on elsewhere."""
-        rows = self._tables.read("SELECT source FROM source_moves WHERE channel = ? AND status = ?", (channel, CLAIMED))
-        return {str(source) for (source,) in rows}
+    def left(self, channel: str) -> dict[str, int]:
+        """Sources of a channel that go on elsewhere, with how often each had moved when it left."""
+        statement = "SELECT source, term FROM source_moves WHERE channel = ? AND status = ?"
+        return dict(self._tables.read(statement, (channel, CLAIMED)))
 
     # ── what there is ──
 
