@@ -384,3 +384,36 @@ def test_a_group_that_begins_while_a_source_is_on_its_way_has_what_comes_then(
         see(lab, mill)
         publish(moved, 10, 15)
         workers.wait(range(10, 15))
+
+
+def test_a_source_that_came_to_a_group_is_the_groups_from_there_on_though_the_node_ends_before_anything_is_done(
+    tmp_path: Path,
+) -> None:
+    """What a member has just then comes again, marked; what the source had published before it came does not."""
+    workers, began, gate = Workers(), threading.Event(), threading.Event()
+
+    def stuck(event: Any, about: Any) -> None:
+        began.set()
+        gate.wait(GUARD)
+
+    with nodes() as make:
+        _, lab, mill = world(make, tmp_path)
+        mill.channel(CHANNEL).source("other")
+        workers.join(mill).cancel()
+        source = lab.channel(CHANNEL).source("s")
+        publish(source, 0, 10)
+        moved = mill.resume_source(source.move(), timeout=GUARD)
+        mill.channel(CHANNEL).subscribe(stuck, group="workers", delivery=DURABLE, dispatch="pool")
+        publish(moved, 10, 12)
+        assert began.wait(GUARD)
+        state = (tmp_path / "mill.state").read_bytes(), (tmp_path / "mill.state-wal").read_bytes()
+        gate.set()
+        mill.close()
+        make.opened.remove(mill)
+        for name, data in zip(("mill.state", "mill.state-wal"), state, strict=True):  # as a kill would have left it
+            (tmp_path / name).write_bytes(data)
+        mill = place(make, "mill", tmp_path)
+        workers.join(mill)
+        publish(mill.channel(CHANNEL, Count).source("s"), 12, 15)
+        workers.wait(range(10, 15))
+        assert 10 in workers.again

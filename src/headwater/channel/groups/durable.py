@@ -235,7 +235,11 @@ class DurableGroup(Group):
         points: dict[str, int] = {}
         for each, letter in batch:
             points[each.key] = max(each.noted, letter.seq)
+        new = [each for each, _ in batch if each.key not in self._positions and each.key not in self._handed]
+        began = {each.key: each.floor for each in new if each.floor}
         try:
+            if began:  # else it would have begun with the first event of its source, for all that is known then
+                self._state.commit_all(self._label, began)
             self._state.hand_all(self._label, points)
         except StoreError as error:
             with self._lock:
@@ -245,8 +249,12 @@ class DurableGroup(Group):
             self._unwritable(error)
             self._again_later()
             return False
-        for each, _ in batch:
-            each.noted = max(each.noted, points[each.key])
+        with self._lock:
+            for each, _ in batch:
+                each.noted = max(each.noted, points[each.key])
+            for each in new:
+                if self._followings.get(each.name) is each:
+                    self._positions[each.key], self._handed[each.key] = each.floor, each.noted
         return True
 
     def _go_on(self, ready: Ready) -> None:
