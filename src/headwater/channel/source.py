@@ -633,9 +633,10 @@ class Source(SourceSlots, Generic[E_contra]):
         self._flow.take(self._flow.lineup.route)
 
     def _check_open(self) -> None:
-        """While a node drains, handlers may still publish: what they make of the last events is delivered as well."""
+        """While a node drains, handlers may still publish: what they make of the last events is delivered as well. But
+        for a source that goes on elsewhere: its next number is given there."""
         node = self.channel.node
-        if node._draining and not self.withdrawn and in_handler():
+        if node._draining and not self.withdrawn and in_handler() and self.moved_to is None:
             return
         if self.moved_to is not None:
             raise ClosedError(f"{self}: it has moved to {self.moved_to}, and goes on there; publish there")

@@ -383,3 +383,32 @@ def test_another_source_of_that_name_leaves_one_that_was_claimed_to_who_has_it(t
         assert moved.publish(Count(0)) == 1 and second.publish(Count(0)) == 1
         back = lab.resume_source(moved.move(), timeout=GUARD)
         assert back.publish(Count(1)) == 2
+
+
+def test_a_handler_of_a_node_that_drains_does_not_publish_at_a_source_that_goes_on_elsewhere(tmp_path: Path) -> None:
+    """Between the claim, from which on its numbers are given there, and its end here."""
+    with nodes() as make:
+        lab = place(make, "lab", tmp_path, log=Log(tmp_path / "lab.log"))
+        source, jobs = lab.channel(CHANNEL, Count).source("s"), lab.channel("test.jobs", Count)
+        began, gate, problems = threading.Event(), threading.Event(), list[str]()
+
+        def handler(event: Count) -> None:
+            began.set()
+            gate.wait(GUARD)
+            try:
+                source.publish(event)
+            except ClosedError as error:
+                problems.append(str(error))
+
+        jobs.subscribe(handler, dispatch="pool")
+        jobs.source("j").publish(Count(0))
+        assert began.wait(GUARD)
+        with source.between():  # as `SourceDeparture` does, when the claim is written
+            source.moved_to = "mill"
+            source.shut()
+        closing = threading.Thread(target=lab.close)
+        closing.start()
+        eventually(lambda: lab._draining, "it drains", GUARD)
+        gate.set()
+        closing.join(GUARD)
+        assert source.seq == 0 and "it has moved to mill" in problems[0]

@@ -66,12 +66,11 @@ class SourceDeparture:
         it goes on here as before."""
         if source.log is None:
             return self._cut_drained(register, id, source, who, claimant)
-        cut, groups = None, self._groups
-        if groups is not None:
-            channel, name = source.channel, source.name
-            groups.rest(channel, name)
-            self._context.scheduler.until(lambda: groups.rest(channel, name), FINISH_SECONDS)
+        cut, groups, channel, name = None, self._groups, source.channel, source.name
         try:
+            if groups is not None:
+                groups.rest(channel, name)
+                self._context.scheduler.until(lambda: groups.rest(channel, name), FINISH_SECONDS)
             cut = self._cut_logged(register, id, source, who, claimant)
         finally:
             if groups is not None and cut is None:
