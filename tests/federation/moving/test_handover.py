@@ -10,6 +10,7 @@ import pytest
 
 from headwater import Event, Log, Node, Queue, Reliable, i64
 from headwater.errors import FederationError, Unreachable
+from headwater.federation.interests.requester import Requester
 from headwater.federation.moving.handover import Handover
 from headwater.federation.moving.token import read_token
 from headwater.federation.peers.dialogue import Dialogue
@@ -311,6 +312,38 @@ def test_state_goes_on_at_the_new_nodes_own_logged_sources(tmp_path: Path) -> No
             done += 31
             seen.wait(done // 5)
         assert seen.field("n") == list(range(4, done, 5))
+
+
+def test_state_goes_on_where_a_sink_is_back_before_its_node_has_said_that_nothing_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its source is still known there as one whose events come, and is asked again for what the sink has missed."""
+    ask = Requester._ask_once
+
+    def tells_late(self: Requester, peer: Any, channel: Any, asked: Any) -> bool:
+        return bool(channel.entries) and ask(self, peer, channel, asked)
+
+    monkeypatch.setattr(Requester, "_ask_once", tells_late)
+    with nodes() as make:
+        lab = make("lab", log=Log(tmp_path / "log"), state=":memory:", listen=LISTEN)
+        desk = make("desk", state=":memory:", connect=lab.endpoints[0])
+        source, seen = lab.channel(CHANNEL, Count).source("s"), Seen()
+        sink = desk.channel(CHANNEL, Count).subscribe(seen, EVERY_FIFTH, name="mail", delivery=DURABLE)
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 13)
+        seen.wait(2)
+        sink = lab.resume(sink.move(), seen, timeout=GUARD)
+        publish(source, 13, 33)
+        seen.wait(6)
+        eventually(lambda: not desk._engine.positions.has_come(CHANNEL), "nothing is wanted there")
+        token = sink.move()
+        publish(source, 33, 43)
+        desk.resume(token, seen, timeout=GUARD)
+        publish(source, 43, 60)
+        seen.wait(12)
+        assert seen.field("n") == list(range(4, 60, 5))
 
 
 def test_policies_decide_anew_also_of_what_waited(make: Nodes) -> None:

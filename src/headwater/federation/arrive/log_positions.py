@@ -37,6 +37,7 @@ class _Remote(Protocol):
     """A source of another node, as far as it matters here."""
 
     peer: Upstream
+    reached: LogPosition | None
     sid: int
     term: int  # how often it has moved
 
@@ -137,6 +138,8 @@ class LogPositions:
         of the interest counts; and which durable sinks have had events of it. The wiring's lock is held.
 
         What still comes of the same sources from an earlier life of their node is not taken from here on."""
+        if demand.wishes:
+            self._take_up(channel, peer)
         logs = {ad.log for ad in peer.sources if ad.channel == channel.name and ad.log}
         if len(logs) != 1 or not demand.reliable or not demand.wishes:
             return {}, {}, []
@@ -151,17 +154,27 @@ class LogPositions:
                     self._node._wiring.withdraw(source)
         at: BySource = {}
         since: BySource = {}
-        for name, reached in self._all(prefix).items():
-            known = reached.at
+        known = self._all(prefix)
+        for name, reached in known.items():
             for tag in _streams(demand):
-                place = known.get(tag)
+                place = reached.at.get(tag)
                 if place is not None:
                     at.setdefault(name, {})[tag] = place
-                    if tag and tag in reached.since:
-                        since.setdefault(name, {})[tag] = reached.since[tag]
         self._kept(channel, demand, prefix, at)
+        for name, reached in known.items():  # also of a sink that came with a token, and has had nothing here yet
+            for tag in at.get(name, {}):
+                if tag and tag in reached.since:
+                    since.setdefault(name, {})[tag] = reached.since[tag]
         moved = [ad.home for ad in peer.sources if ad.channel == channel.name and ad.home]
         return at, since, self._durable(prefix, *moved)
+
+    def _take_up(self, channel: Channel, peer: Upstream) -> None:
+        """Sources that are still known from before nobody wanted them go on with what is remembered now."""
+        for source in list(channel.sources.values()):
+            if not source.local and source.position_key:
+                remote = cast("_Remote", source)
+                if remote.reached is not None and remote.peer is peer:
+                    remote.reached = self.of(source.position_key, channel.name)
 
     # ── sources that have moved ──
 
