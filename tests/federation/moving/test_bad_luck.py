@@ -109,7 +109,7 @@ def test_a_claim_that_is_repeated_while_it_is_answered_brings_what_waits(
         answers = list[Any]()
 
         def again() -> None:
-            answers.append(moving.give(move.id, who, claimant))
+            answers.append(moving.give(moving.registers.durable, move.id, who, claimant))
 
         def slow(subscription: Any) -> bool:
             second = threading.Thread(target=again)

@@ -148,8 +148,8 @@ class Arrival:
         claimed = self._at_home(sink, move) if local else None  # the name is free then
         given = move, positions, handed, self._whereabouts
         made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, *given)
-        for channel, _ in list(made._attachments):
-            self._want(channel)
+        for channel, _ in list(made._attachments):  # beside the claim, which takes longest and goes first
+            self._context.scheduler.work(self._want, channel)
         try:
             if claimed is None:
                 claimed = self._claim(sink, move, end)

@@ -50,7 +50,8 @@ class Registers:
 
     def find(self, id: bytes) -> tuple[MoveRegister, tuple[str, list[str]]]:
         """Where a move from here is, and its terms; SubscriptionError if there is none."""
-        for register in [self.fleeting] if self._node.state is None else [self.fleeting, self.durable]:
+        opened = [] if self._fleeting is None else [self._fleeting]
+        for register in opened if self._node.state is None else [self.durable, *opened]:
             terms = register.terms(id)
             if terms is not None:
                 return register, terms

@@ -160,9 +160,11 @@ def wanted(node: Any, move: SinkMove, handler: Any, given: Mapping[str, Any]) ->
         where: Any = move.where or None
         params: Any = unpack_params(move.params) if move.params is not None else None
     else:
-        known = move.target in {channel.name for channel in node.channels()}
-        its = unpack_type(move.type)
-        target = node.channel(move.target) if known else node.channel(move.target, bytes if its is None else its)
+        if move.target in {channel.name for channel in node.channels()}:
+            target = node.channel(move.target)
+        else:
+            its = unpack_type(move.type)
+            target = node.channel(move.target, bytes if its is None else its)
         params = None
         if move.where:
             where = node._interest_of(move.where)

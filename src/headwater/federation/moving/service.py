@@ -170,7 +170,7 @@ class Moving(Service):
         return self._marks.posts()
 
     def _claimed(self, caller: Caller, request: ClaimMove) -> MoveClaimed:
-        _, (target, channels) = self.registers.find(request.id)
+        register, (target, channels) = self.registers.find(request.id)
         principal, peer = caller.principal, caller.peer
         fits = not target or Rule("**", target).concerns(principal)
         if not (fits or target == peer.id or (principal.how == "key" and target == peer.name)):
@@ -179,15 +179,14 @@ class Moving(Service):
             verdict = self._context.decisions.decide(principal, "subscribe", channel)
             if not verdict:
                 raise SubscriptionError(f"{channel}: {verdict.why}")
-        return self.give(request.id, peer.id, request.claimant)
+        return self.give(register, request.id, peer.id, request.claimant)
 
-    def give(self, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
+    def give(self, register: MoveRegister, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
         """Written for good; then nothing of it is left here, but what waits for it."""
         with self._turn:
-            return self._give(id, who, claimant)
+            return self._give(register, id, who, claimant)
 
-    def _give(self, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
-        register, _ = self.registers.find(id)
+    def _give(self, register: MoveRegister, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
         name = register.claim(id, who, claimant, self._now())
         found = self._leaving.get(name)
         if found is not None and found.id == id:  # else it was claimed before, and that is another one of that name
@@ -216,7 +215,8 @@ class Moving(Service):
 
     def at_home(self, id: bytes, claimant: bytes) -> MoveClaimed:
         """A sink goes on at the node that it was about to leave; what it was gives its name to what it will be."""
-        made = self.give(id, self._context.id, claimant)
+        register, _ = self.registers.find(id)
+        made = self.give(register, id, self._context.id, claimant)
         found = self._handovers.get(id)
         if found is not None:
             self._node._rename(found.subscription, f"{found.subscription.name} ({next(self._numbers)})")
