@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from headwater.channel.patterns.stage import Errand
 from headwater.channel.time.clock import EPOCH_2000
 from headwater.federation.node import Node
 from headwater.testing import ManualClock
@@ -190,3 +196,66 @@ def test_what_is_published_while_there_is_no_gateway_is_not_known() -> None:
         there.advance(2 * LATER + 0.1)
         assert _got(watch).n == 3
         assert not street.absent(street.home, watch, 4, here, there)
+
+
+@contextmanager
+def _overtaken(watch: Any, home: Node) -> Iterator[None]:
+    """What the gateway's node says over its link, of what was not heard, comes only after a pattern has seen that there
+    are no sources behind it any more, which is said by another way. That they end goes over the link as well."""
+    (gate,) = home._engine.everyone()
+    came, told = home._engine.requester.barrier_came, threading.Event()
+
+    def late(peer: Any, channel: str, version: int, since: int, first: bool, gap: int) -> None:
+        if gap and channel == SIGHTING:
+            assert home.until(lambda: not gate.has(SIGHTING), GUARD)
+            watch._stage.nudge()
+            told.set()
+        came(peer, channel, version, since, first, gap)
+
+    home._engine.requester.barrier_came = late
+    try:
+        yield
+        assert told.wait(GUARD)
+    finally:
+        home._engine.requester.barrier_came = came
+
+
+@contextmanager
+def _busy(watch: Any, home: Node) -> Iterator[None]:
+    """A pattern looks at nothing before all has come that the gateway's node says meanwhile."""
+    (gate,) = home._engine.everyone()
+    begun, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        ended.wait(GUARD)
+
+    worker = threading.Thread(target=watch._stage.do, args=[Errand(wait)])
+    worker.start()
+    try:
+        assert begun.wait(GUARD)
+        yield
+        assert home.until(lambda: not gate.has(SIGHTING) and not gate.remote_sources, GUARD)
+    finally:
+        ended.set()
+        worker.join(GUARD)
+
+
+@pytest.mark.parametrize("late", [_overtaken, _busy])
+def test_what_a_gateway_has_not_heard_is_not_known_whatever_is_seen_first(late: Any) -> None:
+    """That it has not, and that there are no sources behind it any more, come by two ways; or are seen at once."""
+    clock = UnhurriedClock()
+    with world() as made:
+        street = Street(made, there={"clock": clock}, here={"clock": clock})
+        street.bells[street.gate].close()
+        watch = street.match(street.home, ABSENT)
+        assert not street.absent(street.home, watch, 1, clock)
+        street.bells[street.home].publish(n=2)
+        clock.advance(0.1)
+        with late(watch, street.home):
+            street.gateway.close()
+        street.source.publish(x=2)
+        clock.advance(LATER)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (2, True)
+        assert not street.absent(street.home, watch, 3, clock)

@@ -151,7 +151,7 @@ class BlindSpots:
                     waited.append(hearing.name)
                 else:
                     self._hear(place, known, hearing)
-        for place in [place for place in self._known if place not in seen]:
+        for place in [place for place in self._known if place not in seen and not self._ends(place)]:
             if not self._leave(place, present):
                 waited.append(self._known[place].name)
         for place in [place for place in self._refusing if place not in seen]:
@@ -198,6 +198,14 @@ class BlindSpots:
         else:
             self.note(start, upto)
 
+    def _ends(self, place: Place) -> bool:
+        """Whether a node has no sources there any more, and not all has come yet that it said before it withdrew them,
+        as that its gateways have not heard all. Until then they are here, and hold the watermark."""
+        known = self._known[place]
+        node, renewed = known.node, known.node.incarnation != known.life[0]
+        withdrawn = not any(ad.channel == place[0] for ad in node.sources)
+        return withdrawn and not renewed and node.gone is None and bool(self._sources(place))
+
     def _leave(self, place: Place, present: int) -> bool:
         """A place is not there any more; False if that is not known yet."""
         known = self._known[place]
@@ -206,6 +214,9 @@ class BlindSpots:
             return False
         if renewed or (node.gone is not None and not node.parted):
             self.note(self._reach, present)
+        gap, since = node.gap(place[0])
+        if not renewed and gap > known.life[3]:  # its gateways have not heard all, and then withdrew what they had
+            self.note(-FOR_EVER, present if place[0] in self._own_time or since >= NEVER else since // 1000)
         del self._known[place]
         if (unheard := self._unheard.pop(place, None)) is not None:  # it has not said how late that was
             self.note(unheard.start, present)

@@ -38,6 +38,10 @@ class Neighbour(Protocol):
         """The log of a channel there, if there is one."""
         ...
 
+    def gap(self, channel: str) -> tuple[int, int]:
+        """Of a channel, when something was last not heard that gateways there pass on, and since when all is."""
+        ...
+
 
 class Hearing(NamedTuple):
     """What is heard of one channel from another node. In one `life` of it there is no gap; `since` is the time there,

@@ -46,6 +46,9 @@ class _Gateways:
     def log(self, channel: str) -> str:
         return ""
 
+    def gap(self, channel: str) -> tuple[int, int]:
+        return 0, 0  # they stay, whatever becomes of them
+
 
 class Barriers:
     """Of one node. `gates`: whether all that lies behind a channel's sources here is ready, for what goes on to these

@@ -100,6 +100,11 @@ class PeerRecord:
         """The log that its sources of a channel have, if any."""
         return self._indexed()[2].get(channel, "")
 
+    def gap(self, channel: str) -> tuple[int, int]:
+        """When something was last not heard of a channel that gateways there pass on, and since when all is."""
+        asked = self.asked.get(channel)
+        return (0, 0) if asked is None else (asked.gap, asked.since)
+
     def place(self, channel: str, log: str | None = None) -> str:
         """Where sources of a channel are, so that sinks know whose past they have had: the log, or this node."""
         known = self.log(channel) if log is None else log
