@@ -17,5 +17,12 @@ class UnhurriedClock(SystemClock):
     def time(self) -> int:
         return self._start + self._ahead + (super().time() - self._start) // SLOWER
 
+    def twin(self) -> UnhurriedClock:
+        """Another one, which shows the same until one of the two is advanced: one that was made a moment later would be
+        ahead by that moment, in full."""
+        made = UnhurriedClock()
+        made._start, made._ahead = self._start, self._ahead
+        return made
+
     def advance(self, seconds: float) -> None:
         self._ahead += round(seconds * 1_000_000)
