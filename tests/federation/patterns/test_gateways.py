@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -260,4 +261,30 @@ def test_what_a_gateway_has_not_heard_is_not_known_whatever_is_seen_first(late: 
         clock.advance(LATER)
         found = _got(watch)
         assert (found.n, found.match.uncertain) == (2, True)
+        assert not street.absent(street.home, watch, 3, clock)
+
+
+def test_what_a_gateway_has_not_heard_is_told_before_a_new_link_says_what_is_in_force() -> None:
+    """A link has come up again, over which nothing is said to be in force yet, and the gateway is closed."""
+    clock = UnhurriedClock()
+    with world() as made:
+        street = Street(made, there={"clock": clock}, here={"clock": clock})
+        street.bells[street.gate].close()
+        watch = street.match(street.home, ABSENT)
+        assert not street.absent(street.home, watch, 1, clock)
+        street.bells[street.home].publish(n=2)
+        clock.advance(0.1)
+        barriers, due = street.gate._engine.barriers, queue.SimpleQueue[Any]()
+        send, barriers.send_barrier = barriers.send_barrier, lambda *what: due.put(what)
+        (home,) = street.gate._engine.everyone()
+        home.link.close("cut by the test")
+        while (waiting := due.get(timeout=GUARD))[1].channel.name != SIGHTING:
+            send(*waiting)
+        street.gateway.close()
+        street.source.publish(x=2)
+        clock.advance(LATER)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (2, True)
+        barriers.send_barrier = send
+        send(*waiting)
         assert not street.absent(street.home, watch, 3, clock)

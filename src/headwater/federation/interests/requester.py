@@ -437,8 +437,10 @@ class Requester:
         """Everything from before the peer took up our wishes of this version is here."""
         asked = peer.asked.get(channel)
         if asked is not None:
-            if version >= asked.marked:
+            if version and version >= asked.marked:
                 asked.marked, asked.since, asked.first, asked.gap = version, since, first, gap
+            elif asked.marked and gap > asked.gap:  # that is so whatever is in force, over a link that has just come up
+                asked.since, asked.first, asked.gap = since, first, gap
             self.begun(peer, channel, asked, version)
             self._context.scheduler.changed()
             if self._node._ordered:

@@ -188,9 +188,9 @@ class Outgoing(PeerRecord):
         return wire.encode_control(Barrier(crossing.channel.name, crossing.told, points, since, first, gap))
 
     def tell_gap(self, crossing: Crossing, since: int, gap: int) -> None:
-        """Tell the peer, before anything else, that it was not told all that gateways here should have passed on."""
-        if crossing.told:  # else it is told with its barrier
-            self.say(self._barrier_of(crossing, {}, since, gap))
+        """Tell the peer, before anything else, that it was not told all that gateways here should have passed on: also
+        while its barrier is still to come over this link, for sources may end before that."""
+        self.say(self._barrier_of(crossing, {}, since, gap))
 
     def add_dirty(self, lane: Lane) -> None:
         """A lane has something to send: it goes with what is sent next, after `send_soon`."""
@@ -268,7 +268,7 @@ class Outgoing(PeerRecord):
                     if lane.pending or lane.behind:
                         self.add_dirty(lane)
                 if crossing.due:
-                    if crossing.told and crossing.behind[1]:
+                    if crossing.behind[1]:
                         self.control.append(self._barrier_of(crossing, {}, *crossing.behind))  # before sources end
                     crossing.told = 0
                     again_due.append(crossing)

@@ -120,7 +120,7 @@ class Barrier(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
     `since` is a time of the sender's clock, in nanoseconds, by which all of them were in force, and `first` whether
     nothing was published there before: who has to know what was not published looks back no further. What gateways
     there pass on is in force by then too, or `since` is NEVER; `gap` is when some of that was last not heard, and
-    grows with another barrier of the same version."""
+    grows with another barrier of the same version, or of version 0 while that is still to come over a link."""
 
     channel: Name
     version: Number
