@@ -18,7 +18,7 @@ from headwater.security import Rule
 from headwater.services.documents import SignedDocument
 from tests.effort import examples
 from tests.federation.certified import authority, certified
-from tests.federation.nodes import GUARD, Nodes, nodes
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes
 from tests.federation.nodes import Log as Seen
 
 CHANNEL = "test.count"
@@ -157,6 +157,7 @@ def test_only_what_can_go_on_elsewhere_moves(pair: tuple[Node, Node], tmp_path: 
         b.resume(token, print, timeout=GUARD)
     other = b.resume(token, print, name="twice", timeout=GUARD)
     assert other.name == "twice" and sink.state == "closed"
+    eventually(lambda: sink.cancelled, "nothing of it is left")
     with pytest.raises(HeadwaterError, match="cancelled"):
         sink.move()
     with Node("alone", state=":memory:") as alone:

@@ -40,8 +40,11 @@ class Answering:
         self.refused = 0
         self._logged = TokenBucket(Rate(LOGGED_RATE, burst=LOGGED_BURST).packed())
 
-    def by(self, what: str, answer: Callable[[Caller, Any], Reply]) -> Callable[[Caller, Any], Postponed]:
-        """A function of requests, for the registry. Who asks is told what `answer` raises."""
+    def by(
+        self, what: str, answer: Callable[[Caller, Any], Reply], after: Callable[[], None] = lambda: None
+    ) -> Callable[[Caller, Any], Postponed]:
+        """A function of requests, for the registry. Who asks is told what `answer` raises; `after` that is done what
+        nobody waits for."""
 
         def asked(caller: Caller, request: Any) -> Postponed:
             lane = f"{what}/{caller.peer.id}"
@@ -57,6 +60,7 @@ class Answering:
             def work(tell: Callable[[Reply], None]) -> None:
                 try:
                     tell(self._made(answer, caller, request))
+                    after()
                 finally:
                     self._leave(lane)
 

@@ -85,6 +85,7 @@ class Moving(Service):
         self._had: set[str] = set()  # names of durable subscriptions of this life
         self._leaving: dict[str, Departure] = {}  # by name in the register: held here until they are claimed
         self._handovers: dict[bytes, Handover] = {}  # by id of the move: what waits for those that are
+        self._given: list[Subscription[Any]] = []  # claimed by others, and still to be ended here
         self.left = self.came = self.expired = self.lost = 0
 
     # ── leaving ──
@@ -152,6 +153,7 @@ class Moving(Service):
 
     def forget(self, name: str) -> bool:
         """Give the name of a sink that has left up."""
+        self._end_given()
         found = self._leaving.pop(name, None)
         if found is not None:
             end_here(found.subscription)
@@ -161,7 +163,7 @@ class Moving(Service):
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
         return (
-            (ClaimMove, self._answering.by("moving", self._claimed)),
+            (ClaimMove, self._answering.by("moving", self._claimed, self._end_given)),
             (FetchWaiting, self._answering.by("waiting", self._fetched)),
             *self._marks.requests(),
         )
@@ -196,9 +198,16 @@ class Moving(Service):
             if not sink.cancelled and (register is self.registers.fleeting or has_unlogged(sink)):
                 self._handovers[id] = Handover(self._context, self._marks, id, sink, (who, claimant))
             else:
-                end_here(sink)
+                sink._mailbox.close(drop=True)
+                self._given.append(sink)
             self._node._timers.call_after(TAKE_SECONDS, partial(self._watch_handover, id, name, register))
         return MoveClaimed(name, waits=id in self._handovers)
+
+    def _end_given(self) -> None:
+        """Nothing is left here of sinks that others have been told they have; their names are free."""
+        with self._turn:
+            while self._given:
+                end_here(self._given.pop())
 
     def _fetched(self, caller: Caller, request: FetchWaiting) -> WaitingPage:
         return self.page(request, caller.peer.id, caller.principal)
@@ -217,6 +226,7 @@ class Moving(Service):
         """A sink goes on at the node that it was about to leave; what it was gives its name to what it will be."""
         register, _ = self.registers.find(id)
         made = self.give(register, id, self._context.id, claimant)
+        self._end_given()
         found = self._handovers.get(id)
         if found is not None:
             self._node._rename(found.subscription, f"{found.subscription.name} ({next(self._numbers)})")
@@ -269,6 +279,7 @@ class Moving(Service):
         self, token: str, handler: Any, name: str | None, timeout: float, options: Mapping[str, Any]
     ) -> Subscription[Any]:
         """Go on here with a sink of another node; FederationError says why not, and then nothing was changed here."""
+        self._end_given()
         made = self.arrival.resume(token, handler, name, timeout, options)
         self.came += 1
         return made
