@@ -130,6 +130,21 @@ def test_no_event_chooses_another_topic_than_its_own(room: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("topic", "syntax", "field"),
+    [
+        ("{a}/b", MQTT, "$SYS"),
+        ("{a...}", MQTT, "$JS/API/STREAM/DELETE/BUILDING"),
+        ("{a...}", NATS, "$JS.API.STREAM.DELETE.BUILDING"),
+        ("{a}.b", NATS, "_INBOX"),
+    ],
+)
+def test_no_event_speaks_to_the_broker_itself(topic: str, syntax: TopicSyntax, field: str) -> None:
+    with pytest.raises(EncodeError, match="a: expected no topic of the broker itself"):
+        Topic(topic, syntax).write({"a": field})
+    assert Topic(f"x{syntax.separator}{{a}}", syntax).write({"a": "$SYS"}) == f"x{syntax.separator}$SYS"
+
+
+@pytest.mark.parametrize(
     ("text", "syntax", "said"),
     [
         ("a/+/b", MQTT, "{name}"),
@@ -141,6 +156,8 @@ def test_no_event_chooses_another_topic_than_its_own(room: str) -> None:
         ("a..b", NATS, "as NATS has them"),
         ("a.b c", NATS, "as NATS has them"),
         ("/".join("a" * 200), MQTT, "at most 128 segments"),
+        ("$share/group/a/{x}", MQTT, "no shared subscription"),
+        ("a/\ud800", MQTT, "as MQTT has them"),
     ],
 )
 def test_topics_that_cannot_be(text: str, syntax: TopicSyntax, said: str) -> None:
@@ -156,8 +173,12 @@ def test_topics_that_cannot_be(text: str, syntax: TopicSyntax, said: str) -> Non
         ({"payload": "json:x"}, "expected json"),
         ({"direction": "sideways"}, "one of in, out, both"),
         ({"where": "x > 1"}, "direction='out'"),
+        ({"where": 5, "direction": "out"}, "an interest, as text"),
         ({"qos": 3}, "0, 1 or 2"),
+        ({"qos": 1.0}, "0, 1 or 2"),
+        ({"qos": True}, "0, 1 or 2"),
         ({"properties": "unit"}, "names of fields"),
+        ({"properties": None}, "names of fields"),
         ({"expiry": -1}, "whole seconds"),
         ({"expiry": 1.5}, "whole seconds"),
         ({"channel": "a b"}, "the name of a channel"),
@@ -219,3 +240,7 @@ def test_overlapping_topics() -> None:
     assert Topic("a/{x...}", MQTT).overlaps(Topic("a/b/c", MQTT))
     assert not Topic("a/{x}", MQTT).overlaps(Topic("b/{x}", MQTT))
     assert not Topic("a/{x}", MQTT).overlaps(Topic("a/b/c", MQTT))
+    for one, two in (("a", "a/{x...}"), ("a/{x...}", "a")):  # a # is sent the topic above it, too
+        assert not Topic(one, MQTT).overlaps(Topic(two, MQTT))
+        assert Topic(one, MQTT).overlaps(Topic(two, MQTT), sent=True)
+    assert not Topic("a", MQTT).overlaps(Topic("a/{x}", MQTT), sent=True)

@@ -85,15 +85,17 @@ class Mapping:
             problems.append(
                 ConfigProblem(f"{place}: direction", f"one of {', '.join(get_args(Direction))}", repr(self.direction))
             )
-        if self.where and self.direction == "in":
+        if not isinstance(self.where, str):
+            problems.append(ConfigProblem(f"{place}: where", "an interest, as text", repr(self.where)))
+        elif self.where and self.direction == "in":
             problems.append(
                 ConfigProblem(f"{place}: where", "direction='out' or 'both': it is about what goes out", "in")
             )
-        if self.qos not in (0, 1, 2):
+        if self.qos.__class__ is not int or self.qos not in (0, 1, 2):
             problems.append(ConfigProblem(f"{place}: qos", "0, 1 or 2", repr(self.qos)))
         if not isinstance(self.retain, bool):
             problems.append(ConfigProblem(f"{place}: retain", "true or false", repr(self.retain)))
-        if isinstance(self.properties, str) or not all(isinstance(each, str) for each in self.properties):
+        if not isinstance(self.properties, list | tuple) or not all(isinstance(each, str) for each in self.properties):
             problems.append(
                 ConfigProblem(f"{place}: properties", "names of fields, as in ['unit']", repr(self.properties))
             )

@@ -37,16 +37,20 @@ class TopicSyntax:
     empty: bool  # whether a segment may be empty
     reserved: str  # characters that no segment has
     most: int = MAX_BYTES  # of a topic
+    own: tuple[str, ...] = ("$",)  # with which topics of the broker itself begin
 
     def is_segment(self, text: str) -> bool:
         """Whether a text may stand between two separators."""
         if not text:
             return self.empty
+        if not _encodes(text):
+            return False
         return not any(character in text for character in self.reserved) and _CONTROL.search(text) is None
 
 
 MQTT = TopicSyntax("MQTT", "/", "+", "#", True, "/+#")
-NATS = TopicSyntax("NATS", ".", "*", ">", False, ".*> \t", NATS_BYTES)
+NATS = TopicSyntax("NATS", ".", "*", ">", False, ".*> \t", NATS_BYTES, ("$", "_INBOX"))
+SHARED = "$share"  # and with which a subscription of MQTT says that it shares its messages with others
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class Topic:
         self.text, self.syntax = text, syntax
         problems: list[ConfigProblem] = []
         place = f"topic {text!r}"
-        if not isinstance(text, str) or not text or len(text.encode()) > syntax.most:
+        if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > syntax.most:
             raise ConfigError([ConfigProblem(place, f"a topic of 1 to {syntax.most:,} bytes", "another")])
         # Dots are in the braces of a rest, and may be the separator.
         parts = [each.replace("\0", "...") for each in text.replace("...}", "\0}").split(syntax.separator)]
@@ -76,6 +80,11 @@ class Topic:
         self.fields = tuple(each.text for each in self._segments if each.field)
         if len(parts) > MAX_SEGMENTS:
             problems.append(ConfigProblem(place, f"at most {MAX_SEGMENTS} segments", f"{len(parts)}"))
+        if syntax.name == "MQTT" and parts[0].lower() == SHARED:
+            hint = (
+                "messages come by their own topics; to share work, have one bridge and a group of the channel's sinks"
+            )
+            problems.append(ConfigProblem(place, "no shared subscription", repr(parts[0]), hint))
         if any(each.rest for each in self._segments[:-1]):
             problems.append(ConfigProblem(place, "{name...} as the last segment", "one before it"))
         for name in sorted({name for name in self.fields if self.fields.count(name) > 1}):
@@ -112,20 +121,23 @@ class Topic:
         made = self.syntax.separator.join(
             _written(fields.get(each.text), each, self.syntax) if each.field else each.text for each in self._segments
         )
-        most = self.syntax.most
+        first, most = self._segments[0], self.syntax.most
+        if first.field and made.startswith(self.syntax.own):
+            raise EncodeError(first.text, f"expected no topic of the broker itself, found {made[:60]!r}")
         if len(made.encode()) > most:
             raise EncodeError("", f"topic {self.text!r}: expected at most {most:,} bytes, found {len(made.encode()):,}")
         return made
 
-    def overlaps(self, other: Topic) -> bool:
-        """Whether there may be a topic that both read."""
-        mine, theirs = list(self._segments), list(other._segments)
-        for one, two in zip(mine, theirs, strict=False):
+    def overlaps(self, other: Topic, *, sent: bool = False) -> bool:
+        """Whether there may be a topic that both read; `sent`: that a broker sends for both patterns, of which # is
+        also sent the topic without a rest."""
+        shorter, longer = sorted((self._segments, other._segments), key=len)
+        for one, two in zip(shorter, longer, strict=False):
             if one.rest or two.rest:
                 return True
             if not one.field and not two.field and one.text != two.text:
                 return False
-        return len(mine) == len(theirs)
+        return len(shorter) == len(longer) or (sent and len(longer) == len(shorter) + 1 and longer[-1].rest)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topic) and (self.text, self.syntax) == (other.text, other.syntax)
@@ -135,6 +147,15 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"Topic({self.text!r})"
+
+
+def _encodes(text: str) -> bool:
+    """Whether it is UTF-8: half a surrogate pair is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _segment(part: str, syntax: TopicSyntax, place: str, problems: list[ConfigProblem]) -> Segment:
