@@ -424,6 +424,17 @@ def test_what_a_stream_never_takes_is_told_and_holds_up_nothing(broker: Broker, 
         assert [each.topic for each in problems.wait(1)] == ["screens.out"] and bridge.report()["bad"] == 1
 
 
+def test_an_event_of_two_mappings_is_a_message_of_each(broker: Broker, device: Device) -> None:
+    """A stream that has both subjects does not take one for the other."""
+    device.run(device.stream.add_stream(name="BUILDING", subjects=["screens.>", "signs.>"]))
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        joined(node, broker, OUT, Mapping("signs.{room}", "shown", direction="out"), stream="BUILDING")
+        for number in range(3):
+            source.publish(Reading("lab", number))
+        eventually(lambda: device.run(device.stream.stream_info("BUILDING")).state.messages == 6, timeout=GUARD)
+
+
 def test_a_subject_that_is_too_long_for_a_server_is_told_and_holds_up_nothing(broker: Broker, device: Device) -> None:
     """A server parts with whoever says a longer line, and the library would not connect again after that."""
     with Node("hall") as node:
@@ -545,6 +556,8 @@ def test_bridges_that_cannot_be(broker: Broker) -> None:
             ("127.0.0.1:4222", [IN], {}, "nats://HOST:PORT"),
             (broker.nats, [IN], {"stream": "a.b"}, "letters, digits"),
             (broker.nats, [Mapping("a..b", "readings")], {}, "as NATS has them"),
+            (broker.nats, [IN], {"passwort": "x"}, "did you mean 'password'"),
+            (broker.nats, [IN], {"error_cb": print}, "set by the bridge"),
         ):
             with pytest.raises(ConfigError, match=said):
                 NatsBridge(node, server, mappings, **options)  # type: ignore[arg-type]

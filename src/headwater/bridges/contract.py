@@ -17,12 +17,14 @@ A message that is no event is counted, told on the channel `headwater.bridges`, 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import blake2b
 from secrets import token_hex
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
@@ -49,8 +51,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.bridges")
 PROBLEMS = "headwater.bridges"
 WINDOW = 256  # messages on their way to the broker at a time
+MOST_LIMIT = (1 << 28) - 1  # bytes of a message, as MQTT has it
+MOST_WINDOW = 65_535  # as many as MQTT has numbers for
 RECHECK_SECONDS = 0.5  # after which who waits looks whether there is still a point
 SHOWN = 200  # characters of a topic, and of what is wrong
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 TOLD_RATE, TOLD_BURST = 10, 200  # of messages that are no events, so many are told of in a second
 
 
@@ -66,8 +71,8 @@ class BridgeProblem(Event):
 class Outgoing:
     """Events of one channel on their way out, in order: done up to the first that is not."""
 
-    def __init__(self, bridge: Bridge, translation: Translation) -> None:
-        self._bridge, self.translation = bridge, translation
+    def __init__(self, bridge: Bridge, translation: Translation, name: str) -> None:
+        self._bridge, self.translation, self.name = bridge, translation, name
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[list[Any]]] = {}  # by source: what is to be acknowledged, and whether it is done
         self.subscription: Subscription[Any] | None = None
@@ -96,7 +101,7 @@ class Outgoing:
             if bridge.hopeless:
                 return  # it was not acknowledged, and goes the next time
         bridge.counts["out"] += 1
-        key = f"{about.channel}:{bridge.identity(about)}:{about.seq}"
+        key = f"{self.name}:{about.channel}:{bridge.identity(about)}:{about.seq}"
         try:
             bridge.send(self.translation.mapping, message, key, lambda: self._done(entry, places=1))
         except ClosedError:
@@ -145,6 +150,14 @@ class Bridge(Service, ABC):
         window: int = WINDOW,
         knows: Collection[str] = (),
     ) -> None:
+        problems = []
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            problems.append(ConfigProblem("bridge: name", "1 to 64 letters, digits, _, - and .", repr(name)))
+        for word, said, most in (("limit", limit, MOST_LIMIT), ("window", window, MOST_WINDOW)):
+            if said.__class__ is not int or not 0 < said <= most:
+                problems.append(ConfigProblem(f"bridge {name!r}: {word}", f"a number from 1 to {most:,}", repr(said)))
+        if problems:
+            raise ConfigError(problems)
         self.name, self._node, self._limit, self._window, self._knows = name, node, limit, window, knows
         self.window = threading.BoundedSemaphore(window)
         self.closing = threading.Event()
@@ -158,7 +171,7 @@ class Bridge(Service, ABC):
         self._sources: dict[str, Source[Any]] = {}
         self._incoming: list[Translation] = []
         self._outgoing: list[Outgoing] = []
-        self.mappings = tuple(mappings)
+        self.mappings = (mappings,) if isinstance(mappings, TopicMapping) else tuple(mappings)
         self._translate()
 
     def _translate(self) -> None:
@@ -166,6 +179,10 @@ class Bridge(Service, ABC):
         problems: list[ConfigProblem] = []
         if not self.mappings:
             problems.append(ConfigProblem(f"bridge {self.name!r}", "one mapping at least", "none"))
+        wrong = [each for each in self.mappings if not isinstance(each, TopicMapping)]
+        if wrong:
+            problems.append(ConfigProblem(f"bridge {self.name!r}", "mappings: Mapping(topic, channel)", repr(wrong[0])))
+            raise ConfigError(problems, f"bridge {self.name!r} cannot be like this")
         for mapping in self.mappings:
             problems += [
                 ConfigProblem(
@@ -182,24 +199,55 @@ class Bridge(Service, ABC):
                 place = f"mapping of {mapping.topic!r}: channel"
                 problems.append(ConfigProblem(place, "a channel that there is", mapping.channel, hint))
                 continue
+            type = self._node.channel(mapping.channel).type
             try:
-                made = Translation(mapping, self.syntax, self._node.channel(mapping.channel).type)
+                made = Translation(mapping, self.syntax, type)
             except ConfigError as error:
                 problems += error.problems
                 continue
+            place = f"mapping of {mapping.topic!r}: where"
+            if mapping.where and type is None:
+                problems.append(ConfigProblem(place, "nothing: bytes have no fields", repr(mapping.where)))
+            elif mapping.where and type is not None:
+                try:
+                    Interest(mapping.where, type)
+                except HeadwaterError as error:
+                    problems.append(ConfigProblem(place, f"an interest in {type.name}", str(error)))
             if mapping.comes_in:
                 self._incoming.append(made)
             if mapping.goes_out:
-                self._outgoing.append(Outgoing(self, made))
+                self._outgoing.append(Outgoing(self, made, self._out_name(mapping)))
         if problems:
             raise ConfigError(problems, f"bridge {self.name!r} cannot be like this")
         for outgoing in self._outgoing:
             outgoing.echoes = any(each.topic.overlaps(outgoing.translation.topic) for each in self._incoming)
 
+    def _out_name(self, mapping: TopicMapping) -> str:
+        """That of a mapping's subscription, the same in whatever order mappings are: with another one it would begin
+        anew, and what it had not sent would be lost."""
+        digest = blake2b("\0".join((mapping.channel, mapping.topic)).encode(), digest_size=6).hexdigest()
+        name = f"bridge-{self.name}-{digest}"
+        others = sum(each.name.startswith(name) for each in self._outgoing)  # of the same topic and channel
+        return f"{name}-{others}" if others else name
+
     # ── as a service ──
 
     def start(self) -> None:
-        """Be connected, and subscribe to what goes out."""
+        """Be connected, and subscribe to what goes out; if that fails, nothing of it stays."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            for outgoing in self._outgoing:
+                if outgoing.subscription is not None:
+                    outgoing.subscription.cancel()
+            for source in (self._problems, *self._sources.values()):
+                if source is not None:
+                    source.close()
+            raise
+
+    def _start(self) -> None:
+        """Sources first: what comes in has somewhere to go."""
         self._problems = self._node.channel(PROBLEMS, BridgeProblem).source(f"{self._node.name}.{self.name}")
         for translation in self._incoming:
             channel = self._node.channel(translation.mapping.channel)
@@ -207,13 +255,13 @@ class Bridge(Service, ABC):
                 self._sources[channel.name] = channel.source(f"bridge-{self.name}")
                 self.own_sources.add(f"bridge-{self.name}")
         self.connect(self._incoming)
-        for number, outgoing in enumerate(self._outgoing):
+        for outgoing in self._outgoing:
             mapping = outgoing.translation.mapping
             delivery = Reliable(durable=True, acknowledge="manual") if self.durable else Reliable()
             outgoing.subscription = self._node.channel(mapping.channel).subscribe(
                 outgoing.went,
                 self._shown(outgoing),
-                name=f"bridge-{self.name}-{number}",
+                name=outgoing.name,
                 delivery=delivery,
                 dispatch="pool",
             )
@@ -291,11 +339,13 @@ class Bridge(Service, ABC):
 
     # ── in ──
 
-    def take(self, topic: str, payload: bytes, properties: Properties = (), pattern: str = "") -> None:
+    def take(
+        self, topic: str, payload: bytes, properties: Properties = (), patterns: Collection[str] | None = None
+    ) -> None:
         """A message: it is an event, or counted as none, when this returns. ClosedError if it could not be looked at
-        any more: then it must come again. `pattern`: the one that it came by, where a message comes by each."""
+        any more: then it must come again. `patterns`: those that it may have come by, where it comes once by each."""
         for translation in self._incoming:
-            if pattern and translation.topic.pattern != pattern:
+            if patterns is not None and translation.topic.pattern not in patterns:
                 continue
             try:
                 if len(payload) > self._limit:

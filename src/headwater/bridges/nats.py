@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import logging
 import re
 import threading
@@ -31,6 +32,7 @@ from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Message, Translation
 from headwater.bridges.topics import NATS
 from headwater.errors import ClosedError, ConfigError, ConfigProblem
 from headwater.extras import require
+from headwater.spelling import did_you_mean
 from headwater.threads import Supervised
 
 require("nats", "headwater.bridges.nats")
@@ -48,6 +50,16 @@ PAUSE_SECONDS = 1.0  # between attempts
 FETCHED = 64  # messages of a stream that are taken at a time
 WAIT_SECONDS = 5.0
 TOO_LARGE = 10054  # by which JetStream says that a stream takes no message of that size
+OPTIONS = tuple(inspect.signature(nats.NATS.connect).parameters)[1:]
+OWN_OPTIONS = (
+    "servers",
+    "max_reconnect_attempts",
+    "reconnect_time_wait",
+    "disconnected_cb",
+    "reconnected_cb",
+    "closed_cb",
+    "error_cb",
+)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _QUOTED = re.compile(r"\"([^\"]+)\"")
 
@@ -76,6 +88,10 @@ class NatsBridge(Bridge):
                 raise ConfigError([ConfigProblem("NatsBridge: server", "nats://HOST:PORT", repr(each))])
         if stream and not _NAME.fullmatch(stream):
             raise ConfigError([ConfigProblem("NatsBridge: stream", "letters, digits, _ and -", repr(stream))])
+        wrong = [each for each in options if each in OWN_OPTIONS or each not in OPTIONS]
+        if wrong:
+            hint = "it is set by the bridge" if wrong[0] in OWN_OPTIONS else did_you_mean(wrong[0], OPTIONS)
+            raise ConfigError([ConfigProblem("NatsBridge", "options of nats.connect", wrong[0], hint)])
         self._server, self._stream, self._options = server, stream, options
         self._topics: tuple[str, ...] = ()
         self._places: dict[str, tuple[Any, int]] = {}  # by topic: the birth of the stream, and how far it was taken
@@ -283,7 +299,7 @@ class NatsBridge(Bridge):
 
     async def _took(self, message: Any, pattern: str) -> None:
         beside = tuple((message.headers or {}).items())
-        take = functools.partial(self.take, message.subject, bytes(message.data), beside, pattern)
+        take = functools.partial(self.take, message.subject, bytes(message.data), beside, (pattern,))
         try:
             await asyncio.get_running_loop().run_in_executor(self._taking, take)
         except ClosedError:
