@@ -33,12 +33,13 @@ class Reading(Event):
 class Mosquitto:
     """A broker that keeps sessions and messages in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """`more`: further settings."""
         self.port, self._folder = free_port(), folder
         self._settings = folder / "mosquitto.conf"
         self._settings.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
-            f"persistence_location {folder}/\nuser root\nautosave_on_changes true\nautosave_interval 1\n"
+            f"persistence_location {folder}/\nuser root\nautosave_on_changes true\nautosave_interval 1\n{more}"
         )
         self.start()
 
@@ -138,6 +139,59 @@ def test_version_5_in_and_out_with_what_the_payload_is(broker: Mosquitto, device
         shown.publish(Reading("lab", 7))
         eventually(lambda: device.heard == [("screens/lab", b'{"number":7}', "application/json")])
         assert bridge.report()["bad"] == 0
+
+
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_many_messages_of_quality_2_go_out(broker: Mosquitto, device: Any, version: Any) -> None:
+    """More at a time than this broker takes (`max_inflight_messages`) it loses, and acknowledges."""
+    with Node("hall") as node:
+        shown = node.channel("shown", Reading).source()
+        bridge = node.services.add(MqttBridge(node, f"127.0.0.1:{broker.port}", [OUT], version=version))
+        eventually(lambda: bridge.is_connected, "the bridge is connected", GUARD)
+        for number in range(1000):
+            shown.publish(Reading("lab", number))
+        try:
+            eventually(lambda: len(device.heard) == 1000, "all has gone out", GUARD)
+        finally:
+            assert [payload for _, payload, _ in device.heard] == [b'{"number":%d}' % each for each in range(1000)]
+
+
+def test_what_a_broker_refuses_is_told(tmp_path: Path) -> None:
+    """With either quality; of version 5."""
+    (tmp_path / "rules").write_text("topic read #\ntopic write open/#\n")
+    broker = Mosquitto(tmp_path, f"acl_file {tmp_path}/rules\nmax_packet_size 300\n")
+    try:
+        with Node("hall") as node:
+            shown = node.channel("shown", Reading).source()
+            mappings = [
+                Mapping(f"{place}/{{room}}/{qos}", "shown", direction="out", qos=qos, payload="text:number")
+                for place in ("open", "shut")
+                for qos in (1, 2)
+            ]
+            bridge = node.services.add(MqttBridge(node, f"127.0.0.1:{broker.port}", mappings, version="5"))
+            eventually(lambda: bridge.is_connected, "the bridge is connected", GUARD)
+            shown.publish(Reading("lab", 1))
+            eventually(lambda: bridge.report()["bad"] == 2, "what may not be said is told", GUARD)
+            shown.publish(Reading("x" * 300, 1))
+            eventually(lambda: bridge.report()["bad"] == 6, "and what is too large", GUARD)
+            assert bridge.report()["lost"] == 0
+    finally:
+        broker.stop()
+
+
+def test_a_message_of_two_mappings_is_one_event_of_each(broker: Mosquitto, device: Any) -> None:
+    with Node("hall") as node:
+        seen: dict[str, Recorder[Reading]] = {"readings": Recorder(), "others": Recorder()}
+        for name, each in seen.items():
+            node.channel(name, Reading).subscribe(each)
+        whole = Mapping("sensors/{room...}", "others", payload="text:number")
+        bridge = node.services.add(MqttBridge(node, f"127.0.0.1:{broker.port}", [IN, whole], version="5"))
+        eventually(lambda: bridge.is_connected, "the bridge is connected", GUARD)
+        for number in range(5):
+            device.publish("sensors/lab", str(number), 1)
+        for each in seen.values():
+            eventually(lambda each=each: any(event.number == 4 for event in each.events), "the last", GUARD)  # type: ignore[misc]
+            assert [event.number for event in each.events] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("qos", [1, 2])

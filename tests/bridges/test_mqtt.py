@@ -183,6 +183,58 @@ def test_retained_messages_may_be_left_out(broker: Broker) -> None:
         device.close()
 
 
+def test_a_message_of_several_mappings_is_one_event_of_each(broker: Broker) -> None:
+    """Also where the broker sends it once for each; of mappings of one pattern the best quality counts."""
+    topics = ("sensors/{room}", "sensors/{room...}", "{room}/lab", "sensors/{room}")
+    with Node("hall") as node, ExitStack() as ending:
+        seen = [Recorder[Reading]() for _ in topics]
+        for number, each in enumerate(seen):
+            node.channel(f"readings-{number}", Reading).subscribe(each)
+        mappings = [
+            Mapping(topic, f"readings-{number}", payload="text:number", qos=int(number < 3))
+            for number, topic in enumerate(topics)
+        ]
+        bridge = joined(node, broker, *mappings)
+        assert bridge._topics["sensors/+"] == 1
+        device = Device(broker, "device")
+        ending.callback(device.close)
+        for number in range(3):
+            device.say("sensors/lab", str(number))
+        device.say("lab/lab", "3")
+        for topic, each in zip(topics, seen, strict=True):
+            expected = [0, 1, 2, 3] if topic == "{room}/lab" else [0, 1, 2]
+            assert [event.number for event in each.wait(len(expected))] == expected
+        device.say("sensors/end", "4")
+        for number in (0, 1, 3):
+            assert [event.number for event in seen[number].wait(4)] == [0, 1, 2, 4]
+        assert bridge.report()["in"] == 16 and bridge.report()["bad"] == 0
+
+
+def test_mappings_in_another_order_go_on_where_they_were(broker: Broker, tmp_path: Path) -> None:
+    signs = Mapping("signs/{room}", "posted", direction="out", payload="text:number")
+    screens = Mapping("screens/{room}", "shown", direction="out", payload="text:number")
+    device = Device(broker, "device", "screens/#", "signs/#")
+    with Node("yard", listen="tcp/127.0.0.1:0", log=tmp_path / "yard") as yard, ExitStack() as ending:
+        ending.callback(device.close)
+        sources = [yard.channel(name, Reading).source("screen") for name in ("shown", "posted")]
+        for life, mappings in enumerate(([screens, signs], [signs, screens])):
+            for source in sources if life else ():  # while the bridge is away
+                source.publish(Reading("lab", 1))
+            with Node("hall.north", state=tmp_path / "state", connect=yard.endpoints[0]) as node:
+                for name in ("shown", "posted"):
+                    node.channel(name, Reading)
+                joined(node, broker, *mappings)
+                assert node.until(lambda node=node: "yard" in node.peers, GUARD) and node.ready(GUARD)  # type: ignore[misc]
+                for source in sources:
+                    source.publish(Reading("lab", 2 * life))
+                wanted = {(topic, number) for topic in ("screens/lab", "signs/lab") for number in range(2 * life + 1)}
+                eventually(
+                    lambda wanted=wanted: {(each[0], int(each[1])) for each in device.heard} == wanted,  # type: ignore[misc]
+                    "all has gone out",
+                    GUARD,
+                )
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 def test_nothing_is_lost_through_kills_of_the_broker_and_restarts_of_the_bridge(
     broker: Broker, tmp_path: Path, qos: int
@@ -325,6 +377,19 @@ def test_bridges_that_cannot_be(broker: Broker) -> None:
             (broker.mqtt, [], {}, "one mapping at least"),
             (broker.mqtt, [Mapping("a", "nowhere")], {}, "a channel that there is"),
             (broker.mqtt, [Mapping("a/{flor}", "readings")], {}, "fields of Reading"),
+            (broker.mqtt, [Mapping("a", "readings", direction="out", where="nmber > 1")], {}, "did you mean 'number'"),
+            (broker.mqtt, ["sensors/{room}"], {}, r"Mapping\(topic, channel\)"),
+            ("mqtt://127.0.0.1:1883", [IN], {}, "HOST:PORT"),
+            (None, [IN], {}, "HOST:PORT"),
+            (broker.mqtt, [IN], {"name": "a b"}, "letters, digits"),
+            (broker.mqtt, [IN], {"window": 0}, "from 1 to 65,535"),
+            (broker.mqtt, [IN], {"limit": "large"}, "limit: expected a number"),
+            (broker.mqtt, [IN], {"keepalive": 0}, "whole seconds"),
+            (broker.mqtt, [IN], {"client_id": "a\0b"}, "printable"),
+            (broker.mqtt, [IN], {"user": 5}, "user: expected a text"),
+            (broker.mqtt, [IN], {"password": "x"}, "a user with it"),
+            (broker.mqtt, [IN], {"tls": "yes"}, "a context of ssl"),
+            (broker.mqtt, [IN], {"retained": "no"}, "True or False"),
         ):
             with pytest.raises(ConfigError, match=said):
                 MqttBridge(node, address, mappings, **options)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ from headwater.bridges import mqtt
 from headwater.bridges.contract import BridgeProblem
 from headwater.bridges.mapping import Mapping
 from headwater.bridges.mqtt import MqttBridge
-from headwater.errors import StoreError
+from headwater.errors import HeadwaterError, StoreError
 from headwater.store.log.channel_log import ChannelLog
 from headwater.testing import Recorder, eventually
 
 GUARD = 60.0
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x80, 0x90, 0xC0
+PUBREC, PUBREL, PUBCOMP = 0x50, 0x60, 0x70
 
 
 class Reading(Event):
@@ -60,7 +62,7 @@ class Connection:
     """The broker's end of one."""
 
     def __init__(self, made: socket.socket) -> None:
-        self._socket = made
+        self._socket, self.head = made, 0  # and the first byte of the last packet that was heard
         made.settimeout(GUARD)
 
     def _read(self, count: int) -> bytes:
@@ -84,6 +86,7 @@ class Connection:
                     break
             body = self._read(length)
             if head & 0xF0 == kind:
+                self.head = head
                 return body
 
     def say(self, data: bytes) -> None:
@@ -336,12 +339,14 @@ def test_a_node_that_ends_does_not_wait_for_a_broker_that_is_gone(fake: Fake) ->
 OUT = Mapping("screens/{room...}", "shown", payload="text:number", direction="out")
 
 
-def going(fake: Fake, node: Node, out: Mapping = OUT, **options: Any) -> tuple[MqttBridge, Connection]:
+def going(
+    fake: Fake, node: Node, out: Mapping = OUT, greeting: bytes = b"\0\0", **options: Any
+) -> tuple[MqttBridge, Connection]:
     """A bridge by which something goes out, and nothing comes in."""
     made = node.services.add(MqttBridge(node, fake.address, [out], keepalive=3600, **options))
     connection = fake.accept()
     connection.hear(CONNECT)
-    connection.say(packet(CONNACK, b"\0\0"))
+    connection.say(packet(CONNACK, greeting))
     eventually(lambda: made.is_connected)
     return made, connection
 
@@ -350,6 +355,92 @@ def number_of(body: bytes) -> bytes:
     """By which a message of quality 1 is acknowledged."""
     end = 2 + int.from_bytes(body[:2])
     return body[end : end + 2]
+
+
+def test_no_more_of_quality_2_is_under_way_than_brokers_take(fake: Fake) -> None:
+    """Mosquitto loses what is beyond its own number, and acknowledges it."""
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        made, connection = going(fake, node, replace(OUT, qos=2))
+        for number in range(30):
+            source.publish(Reading("lab", number))
+        heard = [connection.hear(PUBLISH) for _ in range(mqtt.TWICE_WINDOW)]
+        eventually(lambda: made.report()["out"] == mqtt.TWICE_WINDOW + 1, "the next one waits")
+        assert len(made._sent) == mqtt.TWICE_WINDOW
+        connection.say(packet(PUBREC, number_of(heard[0])))
+        connection.say(packet(PUBCOMP, connection.hear(PUBREL)))
+        assert connection.hear(PUBLISH).endswith(str(mqtt.TWICE_WINDOW).encode())
+        node.close(drain=False)
+
+
+def test_a_broker_of_version_5_is_asked_for_no_more_than_it_has(fake: Fake) -> None:
+    """It would end the connection, and so for ever: two messages under way, of 100 bytes, quality 1, none retained."""
+    limits = b"\x21\0\2" + b"\x27\0\0\0\x64" + b"\x24\1" + b"\x25\0"
+    with Node("hall") as node:
+        problems: Recorder[Any] = Recorder()
+        node.channel("headwater.bridges", BridgeProblem).subscribe(problems)
+        source = node.channel("shown", Reading).source()
+        out = replace(OUT, qos=2, retain=True)
+        made, connection = going(fake, node, out, b"\0\0" + bytes([len(limits)]) + limits, version="5")
+        assert [("quality 2" in each.why, "retains" in each.why) for each in problems.wait(2)] == [
+            (True, False),
+            (False, True),
+        ]
+        for room in ("x" * 100, "a", "b", "c"):
+            source.publish(Reading(room, 7))
+        heard = [connection.hear(PUBLISH) for _ in range(2)]
+        assert [b"screens/a" in heard[0], b"screens/b" in heard[1], connection.head] == [True, True, PUBLISH | 0x02]
+        assert "at most 100 bytes, as the broker says" in problems.wait(3)[2].why
+        assert len(made._sent) == 2
+        connection.say(packet(PUBACK, number_of(heard[0])))
+        assert b"screens/c" in connection.hear(PUBLISH)
+        node.close(drain=False)
+
+
+def test_a_message_of_quality_2_that_a_broker_refuses_is_told(fake: Fake) -> None:
+    with Node("hall") as node:
+        problems: Recorder[Any] = Recorder()
+        node.channel("headwater.bridges", BridgeProblem).subscribe(problems)
+        source = node.channel("shown", Reading).source()
+        made, connection = going(fake, node, replace(OUT, qos=2), b"\0\0\0", version="5")
+        source.publish(Reading("lab", 1))
+        connection.say(packet(PUBREC, number_of(connection.hear(PUBLISH)) + b"\x87\0"))
+        assert "Not authorized" in problems.wait(1)[0].why
+        eventually(lambda: not made._sent)
+
+
+def test_what_was_under_way_goes_again_before_anything_else(fake: Fake) -> None:
+    class Late(threading.Event):
+        """Who waits for it goes on before whoever sets it."""
+
+        def set(self) -> None:
+            super().set()
+            eventually(lambda: made.closing.is_set() or len(made._sent) == 2, "the other one goes on", GUARD)
+
+    with Node("hall") as node:
+        source = node.channel("shown", Reading).source()
+        made, first = going(fake, node)
+        source.publish(Reading("lab", 1))
+        first.hear(PUBLISH)
+        made._out.there = Late()
+        first.close()
+        second = fake.accept()
+        second.hear(CONNECT)
+        source.publish(Reading("lab", 2))
+        eventually(lambda: made.report()["out"] == 2, "it waits for the connection")
+        second.say(packet(CONNACK, b"\0\0"))
+        assert [second.hear(PUBLISH)[-1:] for _ in range(2)] == [b"1", b"2"]
+        node.close(drain=False)
+
+
+def test_a_bridge_that_cannot_start_leaves_nothing_behind(fake: Fake) -> None:
+    with Node("hall") as node:
+        readings = node.channel("shown", Reading)
+        made = MqttBridge(node, fake.address, [OUT])
+        with readings.subscribe(print, name=made._outgoing[0].name), pytest.raises(HeadwaterError, match="name"):
+            node.services.add(made)
+        assert made._out._thread is None and made.name not in node.services
+        node.services.add(MqttBridge(node, fake.address, [OUT]))
 
 
 def test_an_event_that_is_too_large_for_a_broker_is_told_and_holds_up_nothing(fake: Fake) -> None:
