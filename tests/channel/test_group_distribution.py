@@ -43,6 +43,8 @@ class Life(RuleBasedStateMachine):
                 assert self.owner.setdefault(key, member) == member
                 assert redelivered or event > self.order.get(key, 0)
                 self.order[key] = max(event, self.order.get(key, 0))
+                before = {each for each in self.handed if self.keys[each] == key and each < event}
+                assert before <= self.done | set(self.has[member].values())
 
     @rule(member=MEMBERS, credit=st.integers(-3, 5))
     def join(self, member: str, credit: int) -> None:
@@ -53,14 +55,19 @@ class Life(RuleBasedStateMachine):
     def forget(self, member: str) -> None:
         self.owner = {key: owner for key, owner in self.owner.items() if owner != member}
 
-    @rule(member=MEMBERS, finishing=st.integers(0, 3))
-    def cancel(self, member: str, finishing: int) -> None:
-        """It goes, but for what it is at: that it acknowledges before it is gone."""
-        mine = list(self.has.get(member, {}))[:finishing]
+    @rule(member=MEMBERS, finishing=st.integers(0, 3), slowly=st.booleans())
+    def cancel(self, member: str, finishing: int, slowly: bool) -> None:
+        """It goes, but for what it is at: that it acknowledges before it is gone. What it is at may be fewer and fewer:
+        it finds out one by one which it does not take any more."""
+        mine = list(self.has.get(member, {}))
         self.forget(member)
         self.credit.pop(member, None)
-        kept = {number: self.has[member][number] for number in mine}
-        self.has.pop(member, None)
+        had = self.has.pop(member, {})
+        while slowly and len(mine) > finishing:
+            mine = mine[1:]
+            self.take(self.group.give_back(member, mine))
+        mine = mine[:finishing]
+        kept = {number: had[number] for number in mine}
         self.take(self.group.give_back(member, mine))
         assert self.group.outstanding(member) == len(kept) and member not in self.group.members
         assert self.group.knows(member) == bool(kept)
@@ -181,6 +188,16 @@ def test_who_joins_gets_new_keys_and_leaves_the_others_theirs() -> None:
     assert {key: group.put(0, key)[0].member for key in range(100)} == before
     later = {group.put(0, key)[0].member for key in range(100, 200)}
     assert later == {"first", "second"}
+
+
+def test_what_a_member_gives_back_bit_by_bit_goes_to_another_in_order() -> None:
+    group: Distribution[int] = Distribution(10)
+    group.join("a", 8)
+    for event in range(1, 5):
+        group.put(event, "key")
+    group.join("b", 8)
+    handed = [group.give_back("a", finishing) for finishing in ([2, 3, 4], [3, 4], [4], [])]
+    assert [[each.event for each in some] for some in handed] == [[], [], [], [1, 2, 3, 4]]
 
 
 def test_nodes_that_see_the_same_members_choose_the_same_for_a_key() -> None:

@@ -16,6 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import repeat
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -147,8 +148,10 @@ class Distribution(Generic[T]):
         if self._withdrawn:
             returned = {number: item for number, item in returned.items() if number not in self._withdrawn}
             self._withdrawn &= {number for each in self._seats.values() for number in each.has}
-        for number in sorted(returned, reverse=True):
-            self._waiting.appendleft((*returned[number][:3], True))
+        if returned:  # among those that came back before, in order: a member may find out one by one what it has not taken
+            again = [item for item in self._waiting if item[3]] + [(*item[:3], True) for item in returned.values()]
+            fresh = [item for item in self._waiting if not item[3]]
+            self._waiting = deque((*sorted(again, key=itemgetter(0)), *fresh))
         return self._hand_out()
 
     def knows(self, member: str) -> bool:
