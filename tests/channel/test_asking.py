@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import Event, Node
+from headwater import Event, Node, Queue
 from headwater.channel.questions.asker import OPEN
 from headwater.errors import (
     AnswerError,
@@ -341,3 +341,68 @@ def test_who_cannot_ask_leaves_nothing_behind_and_is_told_the_same_again() -> No
             with pytest.raises(ChannelError, match="expected type Price"):
                 prices.ask_and_wait(Symbol("a", 1), timeout=GUARD, answers=Price)
         assert not node.subscriptions
+
+
+def test_one_who_is_stuck_keeps_nobody_from_the_answers_of_others() -> None:
+    gate = threading.Event()
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        prices.answer(
+            lambda asked: gate.wait(GUARD) and priced(asked), answers=Price, name="stuck", dispatch="pool", queue=2
+        )
+        prices.answer(priced, answers=Price, name="quick", dispatch="pool")
+        for amount in range(8):
+            assert prices.ask_and_wait(Symbol("a", amount), timeout=GUARD) == Price(amount * 2.0)
+        [quick, stuck] = prices.ask_and_wait(Symbol("a", 9), timeout=0.1, to="all")
+        assert quick.answer == Price(18.0) and "has not answered in 0.1 s" in str(stuck.error)
+        gate.set()
+
+
+def test_who_asks_one_whose_queue_is_full_waits_no_longer_than_it_says_and_its_loop_goes_on() -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def slow(asked: Symbol) -> Price:
+        inside.set()
+        assert gate.wait(GUARD)
+        return priced(asked)
+
+    async def main() -> None:
+        with Node() as node:
+            prices = node.channel("t.prices", Symbol)
+            prices.answer(slow, answers=Price, dispatch="pool", queue=Queue(limit=1, policy="block"))
+            asked = [asyncio.create_task(prices.ask(Symbol("a", 0), timeout=GUARD))]
+            await asyncio.sleep(0)
+            assert await asyncio.to_thread(inside.wait, GUARD)
+            asked += [asyncio.create_task(prices.ask(Symbol("a", n), timeout=GUARD)) for n in (1, 2)]
+            await asyncio.sleep(0)  # the first of them waits in the queue, which is full then
+            for to in ("one", "all"):
+                with pytest.raises(Unanswered, match="within 0.01 s, found none; the queue of .* is full"):
+                    await prices.ask(Symbol("a", 3), timeout=0.01, to=to)  # type: ignore[arg-type]
+                with pytest.raises(Unanswered, match="is full"):
+                    prices.ask_and_wait(Symbol("a", 4), timeout=0.01, to=to)  # type: ignore[arg-type]
+            gate.set()
+            assert await asyncio.gather(*asked) == [Price(0.0), Price(2.0), Price(4.0)]
+            assert node.report().services["questions"]["t.prices"]["open"] == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["", 5, b"x", "\ud800", "two\nlines", "x" * 201])
+def test_a_name_under_which_nobody_could_answer_is_refused(name: Any) -> None:
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        with pytest.raises(QuestionError, match="name: expected a text of 1 to 200 characters, found"):
+            prices.answer(priced, answers=Price, name=name)
+        prices.answer(priced, answers=Price, name="x" * 200)
+        assert prices.ask_and_wait(Symbol("a", 1), timeout=GUARD) == Price(2.0)
+
+
+def test_an_error_whose_text_cannot_be_written_is_told_as_well_as_can_be() -> None:
+    def fails(asked: Symbol) -> Price:
+        raise ValueError("no file caf\udce9")
+
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        prices.answer(fails, answers=Price, name="it")
+        with pytest.raises(AnswerError, match=r"'it' of node .* has failed: ValueError: no file caf\\udce9$"):
+            prices.ask_and_wait(Symbol("a", 1), timeout=GUARD)

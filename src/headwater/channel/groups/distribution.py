@@ -148,7 +148,9 @@ class Distribution(Generic[T]):
         if self._withdrawn:
             returned = {number: item for number, item in returned.items() if number not in self._withdrawn}
             self._withdrawn &= {number for each in self._seats.values() for number in each.has}
-        if returned:  # among those that came back before, in order: a member may find out one by one what it has not taken
+        if (
+            returned
+        ):  # among those that came back before, in order: a member may find out one by one what it has not taken
             again = [item for item in self._waiting if item[3]] + [(*item[:3], True) for item in returned.values()]
             fresh = [item for item in self._waiting if not item[3]]
             self._waiting = deque((*sorted(again, key=itemgetter(0)), *fresh))

@@ -27,6 +27,7 @@ class Asked(Struct, eq=False):
     done: bool = False
     open_end: bool = False  # it went where nobody can tell who has it
     again: bool = False  # it went to somebody who is no more
+    full: str = ""  # whose queue has no room for it, while it has not gone anywhere for that
     answer: Any = None  # where the first is enough
     failure: BaseException | None = None
     replies: dict[tuple[str, str], Reply] = {}  # by node, and who there

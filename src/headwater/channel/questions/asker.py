@@ -137,7 +137,7 @@ class Asker:
         asked = self.open[number] = Asked(number, event, to == "one", bell)
         self.asked += 1
         try:
-            if source is not None and route is source._flow.route and answers is self._given:
+            if source is not None and route is source._flow.route and answers is self._given and not source._full:
                 node, run = queue.destination
                 if node:  # as a rule there is one place where all questions go
                     asked.places, asked.ways = {node: run}, (queue,)
@@ -175,6 +175,10 @@ class Asker:
         made = self._make(asked.event, self.id, asked.number, max(0.0, end - monotonic()), asked.again)
         ways = list(self._queues(source, made))
         places, unknown = self._places(ways)
+        slow = source._blocking(self.type.encode(made)) if source._full and not asked.places else None
+        asked.full = "" if slow is None else slow.name
+        if slow is not None:
+            return  # nobody waits for room longer than for an answer: it is looked at again
         with self._lock:  # an answer may be coming just now
             if asked.done:
                 return
@@ -263,6 +267,8 @@ class Asker:
         if asked.failure is not None:
             raise asked.failure
         replies, silent = list(asked.replies.values()), asked.silent()
+        if asked.full and not replies and not silent:
+            raise self._unanswered(timeout, f"the queue of {asked.full!r} is full, and so it was not asked")
         if not asked.first:
             if not replies and not silent and not asked.open_end:
                 raise self._nobody()
@@ -278,7 +284,10 @@ class Asker:
         if not silent and not asked.open_end and not asked.again:
             raise self._nobody()
         whom = f"{', '.join(silent)} had it" if silent else "who had it is gone, and nobody else has come"
-        raise Unanswered(f"channel {self._channel.name!r}: expected an answer within {timeout:g} s, found none; {whom}")
+        raise self._unanswered(timeout, whom)
+
+    def _unanswered(self, timeout: float, why: str) -> Unanswered:
+        return Unanswered(f"channel {self._channel.name!r}: expected an answer within {timeout:g} s, found none; {why}")
 
     def _nobody(self) -> NoAnswerer:
         return NoAnswerer(

@@ -8,6 +8,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.options.config import Queue
 from headwater.channel.options.subscribe import is_coroutine, takes_about
 from headwater.channel.questions.forms import (
     ANSWERS,
@@ -40,6 +41,8 @@ log = logging.getLogger("headwater")
 HELD = 2 * MOST  # answers that wait until their asker has said that it wants them: all to one question, at least
 RETRY, SLOWEST = 0.02, 0.2  # seconds after which they are tried again: at first, and when it was of no use
 PATIENCE = 10.0  # seconds that one waits so, at most
+WAITING = 16_384  # questions that wait for one who answers, if nothing else is said: of more, the oldest are dropped
+LONGEST_NAME = 200
 
 
 class Answering:
@@ -130,7 +133,8 @@ class Answering:
         log.warning(
             "%s: the question of %s raised %s", self, event.question_asker, type(error).__name__, exc_info=error
         )
-        self._desk.say(self, event, about, None, text_of(error)[:ERROR_LENGTH], here)
+        text = text_of(error)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
+        self._desk.say(self, event, about, None, text, here)
 
     def has(self, event: Any, about: About | None, record: bytes) -> bool:
         """Whether a question has come to it: it satisfies its interest, and it was here then."""
@@ -206,6 +210,10 @@ class Desk:
             )
         if not callable(handler):
             raise QuestionError(f"channel {self.name!r}: answer: expected a function, found {handler!r}")
+        if name is not None and not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_NAME):
+            raise QuestionError(
+                f"channel {self.name!r}: answer: name: expected a text of 1 to {LONGEST_NAME} characters, found {name!r}"
+            )
         with self._lock:
             if len(self._members) >= MOST:
                 raise QuestionError(f"channel {self.name!r}: expected at most {MOST:,} who answer at a node")
@@ -215,6 +223,7 @@ class Desk:
             if name in self._members:
                 raise QuestionError(f"channel {self.name!r}: answer: expected a new name, found {name!r} in use")
             made = self._members[name] = Answering(self, name, handler)
+        options["queue"] = _queue(options.get("queue"))
         try:
             take: Any = made.atake if is_coroutine(handler) else made.take
             dispatch = options.get("dispatch") or self._node.config.dispatch
@@ -346,6 +355,14 @@ class Desk:
             "held": len(self._held),
             "dropped": self.dropped,
         }
+
+
+def _queue(given: Any) -> Any:
+    """Where questions wait. One who is stuck keeps nobody from asking others: what its queue does not take is dropped,
+    the oldest first, unless it has said otherwise."""
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given > 0):
+        return Queue(limit=given or WAITING, policy="drop_oldest")
+    return given
 
 
 def answers_of(given: Any, name: str) -> EventType:
