@@ -376,7 +376,7 @@ def test_who_asks_one_whose_queue_is_full_waits_no_longer_than_it_says_and_its_l
             asked += [asyncio.create_task(prices.ask(Symbol("a", n), timeout=GUARD)) for n in (1, 2)]
             await asyncio.sleep(0)  # the first of them waits in the queue, which is full then
             for to in ("one", "all"):
-                with pytest.raises(Unanswered, match="within 0.01 s, found none; the queue of .* is full"):
+                with pytest.raises(Unanswered, match=r"within 0.01 s, found none; the queue of .* is full"):
                     await prices.ask(Symbol("a", 3), timeout=0.01, to=to)  # type: ignore[arg-type]
                 with pytest.raises(Unanswered, match="is full"):
                     prices.ask_and_wait(Symbol("a", 4), timeout=0.01, to=to)  # type: ignore[arg-type]

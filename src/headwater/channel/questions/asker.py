@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 NUMBERS = 64  # of questions that are drawn at once
 OPEN = 4096  # questions of one channel that wait for answers at once
-RECHECK = 0.05  # seconds after which somebody who has waited so long looks who is still there
+RECHECK, SLOWEST = 0.05, 0.2  # seconds after which somebody who waits looks who is still there: at first, and later
 
 
 class Asker:
@@ -78,14 +78,15 @@ class Asker:
         """Ask, and wait in this thread."""
         if timeout.__class__ is not float or not 1e-9 <= timeout < 1e9:
             timeout = check_seconds("timeout", timeout)
-        end, bell = monotonic() + timeout, Lock()
+        end, bell, pause = monotonic() + timeout, Lock(), RECHECK
         bell.acquire()
         asked = self._begin(event, timeout, to, answers, bell.release)
         try:
             while not asked.done:
                 left = end - monotonic()
-                if left <= 0 or bell.acquire(True, min(left, RECHECK)):
+                if left <= 0 or bell.acquire(True, min(left, pause)):
                     break
+                pause = min(2 * pause, SLOWEST)
                 self._go(asked, answers, end)
         finally:
             self.open.pop(asked.number, None)
@@ -97,17 +98,20 @@ class Asker:
     async def ask(self, event: Any, timeout: Any, to: str, answers: Any) -> Any:
         """Ask, and let the loop go on meanwhile."""
         timeout, loop = check_seconds("timeout", timeout), asyncio.get_running_loop()
-        end, bell = monotonic() + timeout, asyncio.Event()
+        end, bell, pause = monotonic() + timeout, asyncio.Event(), RECHECK
         asked = self._begin(event, timeout, to, answers, lambda: _ring(loop, bell))
         try:
             while not asked.done:
                 left = end - monotonic()
                 if left <= 0:
                     break
-                again = loop.call_later(min(left, RECHECK), bell.set)
-                await bell.wait()
-                again.cancel()
+                again = loop.call_later(min(left, pause), bell.set)
+                try:
+                    await bell.wait()
+                finally:
+                    again.cancel()
                 bell.clear()
+                pause = min(2 * pause, SLOWEST)
                 if not asked.done:
                     self._go(asked, answers, end)
         finally:

@@ -212,7 +212,8 @@ class Desk:
             raise QuestionError(f"channel {self.name!r}: answer: expected a function, found {handler!r}")
         if name is not None and not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_NAME):
             raise QuestionError(
-                f"channel {self.name!r}: answer: name: expected a text of 1 to {LONGEST_NAME} characters, found {name!r}"
+                f"channel {self.name!r}: answer: name: expected a text of 1 to {LONGEST_NAME} characters, found "
+                f"{name!r}"
             )
         with self._lock:
             if len(self._members) >= MOST:
