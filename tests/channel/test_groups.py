@@ -205,6 +205,48 @@ def test_a_group_whose_members_are_all_gone_says_what_was_lost(caplog: pytest.Lo
         assert late.numbers == [8] and counts(node)["lost"] == 7
 
 
+@pytest.mark.parametrize("key", [None, "owner"])
+def test_what_is_lost_is_counted_once_wherever_it_waited(key: str | None) -> None:
+    with Node("lab") as node:
+        jobs = node.channel("jobs", Job)
+        member = jobs.subscribe(Worker(), group="workers", queue=2, group_key=key)
+        member.pause()
+        source = jobs.source()
+        for number in range(7):
+            source.publish(Job(number, "ann"))
+        member.cancel()
+        assert counts(node)["lost"] == 7
+
+
+@pytest.mark.parametrize("key", [None, "owner"])
+def test_a_member_that_was_cancelled_and_does_not_come_back_from_its_handler_holds_up_nobody(key: str | None) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def stuck(job: Job) -> None:
+        inside.set()
+        leave.wait(30)
+
+    room = 8 + (1024 if key else 1)  # what waits: in the queue of the group, and for the members of keys
+    with Node("lab", config=Config(queue=Queue(limit=8, wait=0.05))) as node:
+        jobs = node.channel("jobs", Job)
+        member = jobs.subscribe(stuck, group="workers", dispatch="pool", queue=1, group_key=key)
+        source = jobs.source()
+        source.publish(Job(0, "ann"))
+        assert inside.wait(30)
+        member.cancel()
+        for number in range(1, room + 6):
+            source.publish(Job(number, str(number)))
+        assert counts(node) | {"waiting": room, "outstanding": 1, "lost": 5} == counts(node)
+        late = Worker()
+        jobs.subscribe(late, group="workers", group_key=key)
+        assert late.numbers == list(range(1, room + 1))  # those that have waited for somebody
+        source.publish(Job(9999, "new"))
+        assert late.numbers[-1] == 9999
+        leave.set()
+        eventually(lambda: counts(node)["members"] == 1, "who was cancelled is gone")
+        assert counts(node) | {"waiting": 0, "outstanding": 0, "lost": 5, "acknowledged": room + 2} == counts(node)
+
+
 def test_events_of_a_key_go_to_one_member_in_order() -> None:
     workers = [Worker() for _ in range(4)]
     owners: dict[str, set[int]] = {}

@@ -76,6 +76,11 @@ class Distribution(Generic[T]):
         return tuple(seat.name for seat in self._seats.values() if not seat.retired)
 
     @property
+    def takes(self) -> bool:
+        """Whether there is one that gets more."""
+        return any(not seat.retired for seat in self._seats.values())
+
+    @property
     def waiting(self) -> int:
         """Events that nobody has."""
         return len(self._waiting)

@@ -197,8 +197,9 @@ class Group:
         if self._seats or self.over:
             return False
         self.over = True
-        gone = self.distribution.clear() + self.mailbox.waiting
-        self.lost += gone
+        given_up = self.distribution.clear()
+        self.lost += given_up
+        gone = given_up + self.mailbox.waiting  # what waits there is dropped now, or at its end, and counted
         self.mailbox.gather(False)
         self.mailbox.drop_gathered(self._intake._place)
         if gone:
@@ -218,9 +219,10 @@ class Group:
         with wiring.lock:
             if self._intake in self._entry.members:
                 wiring.move([Move(self.channel, self._entry, self._intake, joins=False)])
-        late = self.mailbox.close(drop=True)  # what has come since it was over
+        self.mailbox.close(drop=True)
         with self._lock:
-            self.lost += late
+            late = self.distribution.clear()  # what has come since it was over
+            self.lost += 0 if self.terms.durable else late
 
     # ── events ──
 
@@ -235,7 +237,7 @@ class Group:
         ready: Ready = []
         with self._lock:
             if self.distribution.is_full or self.mailbox.gathered_events:
-                self.mailbox.hold(slowed=True)
+                self.mailbox.hold(slowed=self.distribution.takes)
                 self.mailbox.back([item])
                 return
             self._give(self.distribution.put(letter, key), ready)
@@ -271,8 +273,13 @@ class Group:
             self._seats[member].hand(some, ready)
 
     def _regather(self) -> None:
-        """Members have come or gone: whether events are gathered from here on, or go one by one; under the lock."""
-        self.mailbox.gather(self._gatherable and all(seat.gathers for seat in self._seats.values()))
+        """Members have come or gone: whether events are gathered from here on, or go one by one; under the lock. While
+        there are only some that finish what they have, and get no more, no publisher waits for them: what there is room
+        for waits for others."""
+        takes, mailbox = self.distribution.takes, self.mailbox
+        mailbox.gather(self._gatherable and takes and all(seat.gathers for seat in self._seats.values()))
+        if mailbox.held:
+            mailbox.hold(slowed=takes)
 
     def gather(self, letter: Letter, ready: Ready) -> bool:
         """Put an event to those of its source that are gathered, if that is how they go; whether that was so. The
@@ -344,7 +351,7 @@ class Group:
                 "handed": self.handed,
                 "acknowledged": self.acknowledged,
                 "redelivered": self.redelivered,
-                "lost": self.lost,
+                "lost": self.lost + self.mailbox.dropped,
                 "forged": self.forged,
             }
 
