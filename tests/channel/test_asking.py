@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -406,3 +407,21 @@ def test_an_error_whose_text_cannot_be_written_is_told_as_well_as_can_be() -> No
         prices.answer(fails, answers=Price, name="it")
         with pytest.raises(AnswerError, match=r"'it' of node .* has failed: ValueError: no file caf\\udce9$"):
             prices.ask_and_wait(Symbol("a", 1), timeout=GUARD)
+
+
+def test_a_question_whose_loop_was_closed_is_open_no_more() -> None:
+    with Node() as node:
+        prices = node.channel("t.prices", Symbol)
+        gate = threading.Event()
+        prices.answer(lambda asked: gate.wait(GUARD) and priced(asked), answers=Price, dispatch="pool")
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)  # that its tasks were not awaited
+        asked = [loop.create_task(prices.ask(Symbol("a", n), timeout=GUARD)) for n in range(3)]
+        loop.run_until_complete(asyncio.sleep(0))
+        assert node.report().services["questions"]["t.prices"]["open"] == 3
+        loop.close()
+        del asked, loop
+        gc.collect()
+        assert node.report().services["questions"]["t.prices"]["open"] == 0
+        gate.set()
+        assert prices.ask_and_wait(Symbol("a", 4), timeout=GUARD) == Price(8.0)

@@ -9,6 +9,7 @@ from struct import unpack
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from headwater.channel.concurrency.bounded_queue import ABSENT, UNKNOWN
 from headwater.channel.options.subscribe import check_seconds
@@ -99,7 +100,8 @@ class Asker:
         """Ask, and let the loop go on meanwhile."""
         timeout, loop = check_seconds("timeout", timeout), asyncio.get_running_loop()
         end, bell, pause = monotonic() + timeout, asyncio.Event(), RECHECK
-        asked = self._begin(event, timeout, to, answers, lambda: _ring(loop, bell))
+        ring = ref(bell)  # weak: a loop that is closed leaves its tasks to be collected, and this is known by then
+        asked = self._begin(event, timeout, to, answers, lambda: _ring(loop, ring))
         try:
             while not asked.done:
                 left = end - monotonic()
@@ -376,7 +378,10 @@ def as_answers(given: Any) -> EventType:
     return as_event_type(given)
 
 
-def _ring(loop: Any, bell: Any) -> None:
+def _ring(loop: Any, ring: ref[Any]) -> None:
+    bell = ring()
+    if bell is None:
+        return  # nobody waits any more
     try:
         if asyncio.get_running_loop() is loop:
             bell.set()
