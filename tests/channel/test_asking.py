@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from headwater.errors import (
     Unanswered,
 )
 from headwater.questions import Question, Reply
-from headwater.testing import eventually
+from headwater.testing import ManualClock, eventually
 from tests.effort import examples
 
 GUARD = 120.0
@@ -115,20 +116,56 @@ def test_who_waits_in_a_loop_lets_it_go_on() -> None:
     asyncio.run(main())
 
 
+class Slow:
+    """Answers when it may; what it has had, and that it has something."""
+
+    def __init__(self) -> None:
+        self.gate, self.inside, self.had = threading.Event(), threading.Event(), list[int]()
+
+    def __call__(self, asked: Symbol) -> Price:
+        self.had.append(asked.amount)
+        self.inside.set()
+        assert self.gate.wait(GUARD)
+        return priced(asked)
+
+
 def test_late_answers_are_dropped_and_counted() -> None:
-    with Node() as node:
-        prices = node.channel("t.prices", Symbol)
-        gate = threading.Event()
-        prices.answer(lambda asked: gate.wait(GUARD) and priced(asked), answers=Price, dispatch="pool")
-        with pytest.raises(Unanswered, match=r"within 0.01 s, found none") as caught:
-            prices.ask_and_wait(Symbol("a", 1), timeout=0.01)
-        assert isinstance(caught.value, TimeoutError)
-        [reply] = prices.ask_and_wait(Symbol("a", 1), timeout=0.01, to="all")
-        assert reply.answer is None and "has not answered in 0.01 s" in str(reply.error)
-        gate.set()
-        report = node.report
-        eventually(lambda: report().services["questions"]["t.prices"]["late"] == 2)
+    async def main() -> None:
+        with Node() as node:
+            prices, slow = node.channel("t.prices", Symbol), Slow()
+            prices.answer(slow, answers=Price, dispatch="pool")
+            asked = asyncio.create_task(prices.ask(Symbol("a", 1), timeout=GUARD))
+            await asyncio.sleep(0)
+            assert await asyncio.to_thread(slow.inside.wait, GUARD)
+            asked.cancel()
+            with pytest.raises(Unanswered, match=r"within 0.01 s, found none") as caught:
+                await prices.ask(Symbol("a", 2), timeout=0.01)
+            assert isinstance(caught.value, TimeoutError)
+            [reply] = await prices.ask(Symbol("a", 2), timeout=0.01, to="all")
+            assert reply.answer is None and "has not answered in 0.01 s" in str(reply.error)
+            slow.gate.set()
+            assert await prices.ask(Symbol("a", 3), timeout=GUARD) == Price(6.0)
+            assert node.report().services["questions"]["t.prices"]["late"] >= 1
+
+    asyncio.run(main())
+
+
+def test_nobody_is_kept_busy_with_questions_whose_time_is_over() -> None:
+    clock = ManualClock()
+    with Node(clock=clock) as node:
+        prices, slow = node.channel("t.prices", Symbol), Slow()
+        answering: Any = prices.answer(slow, answers=Price, dispatch="pool")
+        first = threading.Thread(target=lambda: prices.ask_and_wait(Symbol("a", 1), timeout=GUARD))
+        first.start()
+        assert slow.inside.wait(GUARD)
+        for to in ("one", "all"):
+            with suppress(Unanswered):
+                prices.ask_and_wait(Symbol("a", 2), timeout=0.01, to=to)  # type: ignore[call-overload]
+        clock.advance(1.0)
+        slow.gate.set()
         assert prices.ask_and_wait(Symbol("a", 3), timeout=GUARD) == Price(6.0)
+        first.join(GUARD)
+        assert slow.had == [1, 3] and answering.subscription.report().counts.expired == 2
 
 
 def test_open_questions_are_bounded_and_a_node_that_closes_tells_who_waits() -> None:

@@ -230,6 +230,7 @@ class Desk:
             dispatch = options.get("dispatch") or self._node.config.dispatch
             if getattr(dispatch, "name", dispatch) != "inline":
                 made.caught = BaseException
+                options["lifetime"] = "question_seconds"  # nobody waits for an answer that is later
             elif not takes_about(handler) and not is_coroutine(handler):
                 take = made.plain()
             made.subscription = self._questions.subscribe(take, where, type=self._wide, failures=0, **options)
