@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Config, Event, Node, Queue
+from headwater.channel.groups import service
 from headwater.channel.groups.terms import Terms
 from headwater.channel.routing.letter import Letter
 from headwater.errors import QueueFull, SubscriptionError
@@ -203,6 +204,23 @@ def test_a_group_whose_members_are_all_gone_says_what_was_lost(caplog: pytest.Lo
         jobs.subscribe(late, "number != 9", group="workers")  # another group of that name: it may want something else
         source.publish(Job(8, "ann"))
         assert late.numbers == [8] and counts(node)["lost"] == 7
+
+
+def test_groups_that_are_no_more_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MOST_PAST", 3)
+    with Node("lab") as node:
+        jobs = node.channel("jobs", Job)
+        source = jobs.source()
+        for number in (0, 1, 2, 3, 1, 4):
+            member = jobs.subscribe(Worker(), group=f"group-{number}")
+            source.publish(Job(number, "ann"))
+            member.cancel()
+        found = node.report().services["groups"]
+        assert {name: each["acknowledged"] for name, each in found.items()} == {
+            "jobs/group-3": 1,
+            "jobs/group-1": 2,
+            "jobs/group-4": 1,
+        }
 
 
 @pytest.mark.parametrize("key", [None, "owner"])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater")
 UNBOUNDED = 2**31 - 1
+MOST_PAST = 1024  # groups that are no more, whose counts are kept: other nodes may choose any names
 _making = threading.Lock()
 
 
@@ -206,11 +207,13 @@ class Groups(Service):
             if self._groups.get(key) is group:
                 del self._groups[key]
                 place = f"{group.channel.name}/{group.name}"
-                past = self._past.get(place, {})
+                past = self._past.pop(place, {})
                 self._past[place] = {
                     what: past.get(what, 0) + (count if what not in ("members", "waiting", "outstanding") else 0)
                     for what, count in group.report().items()
                 }
+                if len(self._past) > MOST_PAST:
+                    del self._past[next(iter(self._past))]
 
     def _later(self, task: Callable[[], None]) -> None:
         """By a thread that may read files."""
