@@ -462,3 +462,32 @@ def test_a_question_whose_loop_was_closed_is_open_no_more() -> None:
         assert node.report().services["questions"]["t.prices"]["open"] == 0
         gate.set()
         assert prices.ask_and_wait(Symbol("a", 4), timeout=GUARD) == Price(8.0)
+
+
+def test_nobody_asks_or_answers_in_a_channel_that_was_closed_and_in_another_of_its_name_they_do() -> None:
+    with Node() as node:
+        prices, slow = node.channel("t.prices", Symbol), Slow()
+        prices.answer(slow, answers=Price, dispatch="pool")
+        told: list[BaseException] = []
+
+        def ask() -> None:
+            with pytest.raises(ClosedError, match=r"'t\.prices': it is closed") as caught:
+                prices.ask_and_wait(Symbol("a", 1), timeout=GUARD)
+            told.append(caught.value)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert slow.inside.wait(GUARD)
+        prices.close()
+        asking.join(GUARD)
+        assert told
+        with pytest.raises(ClosedError, match=r"'t\.prices': it is closed"):
+            prices.ask_and_wait(Symbol("a", 1), timeout=GUARD)
+        with pytest.raises(ClosedError, match=r"'t\.prices': it is closed"):
+            prices.answer(priced, answers=Price)
+        again = node.channel("t.prices", Symbol)
+        with pytest.raises(NoAnswerer):
+            again.ask_and_wait(Symbol("a", 1), timeout=GUARD)
+        again.answer(priced, answers=Price, name="another")
+        assert again.ask_and_wait(Symbol("a", 2), timeout=GUARD, to="all") == [Reply(node.name, "another", Price(4.0))]
+        slow.gate.set()

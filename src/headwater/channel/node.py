@@ -246,6 +246,8 @@ class Node:
             logs.end(had)
         for subscription in ended:
             subscription._release()
+        if self._asking is not None:
+            self._asking.end(channel)
         self._release()
 
     def _close_channel(self, channel: Channel) -> list[Subscription]:

@@ -127,6 +127,8 @@ class Asker:
         """A question that is open, and has gone where it is to as far as that is known."""
         if to not in ("one", "all"):
             raise QuestionError(f"to: expected 'one' or 'all', found {to!r}")
+        if self._channel.closed:
+            raise ClosedError(f"channel {self._channel.name!r}: it is closed; open it again")
         if len(self.open) >= OPEN:
             raise Busy(
                 f"channel {self._channel.name!r}: expected fewer than {OPEN:,} open questions, found so many; wait for "
@@ -359,6 +361,14 @@ class Asker:
                     continue
                 asked.failure = ClosedError(f"channel {self._channel.name!r}: {why}")
                 asked.finish()
+
+    def end(self) -> None:
+        """Its channel is closed."""
+        self.close("it is closed; open it again")
+        with self._opening:
+            if self._source is not None:
+                self._sink.cancel()
+                self._source.close()
 
     def report(self) -> dict[str, int]:
         return {

@@ -188,7 +188,10 @@ class Desk:
         self._formed = self._form.binding.constructor
         self._questions = node.channel(channel.name + QUESTIONS, self._wide)
         self._channel = node.channel(channel.name + ANSWERS, self._form)
-        self._source = self._channel.source("answers", type=self._form)
+        name = (
+            "answers" if "answers" not in self._channel.sources else f"answers-{channel.number}"
+        )  # it may be open anew
+        self._source = self._channel.source(name, type=self._form)
         self._source.uncrossable = self._too_large
         self._members: dict[str, Answering] = {}
         self.leaving: list[Answering] = []  # those who take no more questions, and may have some
@@ -255,6 +258,11 @@ class Desk:
             del self._members[member.name]
             self.leaving = [*self._unfinished(), member]
         member.end()
+
+    def end(self) -> None:
+        """Its channel is closed: all of them leave."""
+        for member in list(self._members.values()):
+            self.leave(member)
 
     def everybody(self) -> list[Answering]:
         """Who may have a question that is here: those who answer, and those who have left and are not done yet."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.questions.asker import Asker
 from headwater.channel.questions.desk import Answering, Desk, answers_of
 from headwater.channel.services import Service
+from headwater.errors import ClosedError
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -36,6 +37,7 @@ class Questions(Service):
         """Have a handler answer the questions of a channel."""
         type = answers_of(answers, channel.name)
         with self._lock:
+            _check_open(channel)
             desk = self._desks.get(channel.number)
             if desk is None:
                 desk = self._desks[channel.number] = Desk(self._node, channel, type)
@@ -47,9 +49,20 @@ class Questions(Service):
         with self._lock:
             found = self._askers.get(channel.number)
             if found is None:
+                _check_open(channel)
                 found = self._askers[channel.number] = Asker(self._node, channel)
                 self._names[channel.number] = channel.name
             return found
+
+    def end(self, channel: Channel) -> None:
+        """A channel is closed: whoever waits for an answer in it is told, and nobody here answers there any more, but
+        for what they have."""
+        with self._lock:
+            asker, desk = self._askers.pop(channel.number, None), self._desks.pop(channel.number, None)
+        if asker is not None:
+            asker.end()
+        if desk is not None:
+            desk.end()
 
     @property
     def busy(self) -> bool:
@@ -69,6 +82,11 @@ class Questions(Service):
         for number, part in parts:
             made.setdefault(self._names[number], {}).update(part.report())
         return made
+
+
+def _check_open(channel: Channel) -> None:
+    if channel.closed:
+        raise ClosedError(f"channel {channel.name!r}: it is closed; open it again")
 
 
 def questions_of(node: Any) -> Questions:
