@@ -220,8 +220,9 @@ def test_post_and_follow_as_curl_does() -> None:
                 async with web.get("/channels/doors/events", **other) as anew:  # another question is another answer
                     for floor in (4, 9):
                         doors.source().publish(Door(floor, ""))
-                    lines = [await anew.content.readline() for _ in range(2)]
-                    assert json.loads(lines[1][6:])["floor"] == 9 and made.report()["resumed"] == 1
+                    lines = [await anew.content.readline() for _ in range(5)]
+                    assert lines[:2] == [b"event: dropped\n", b"data: null\n"]
+                    assert json.loads(lines[4][6:])["floor"] == 9 and made.report()["resumed"] == 1
                 async with web.get("/channels") as answer:
                     [shown] = (await answer.json())["channels"]
                     assert shown == {"name": "doors", "type": "floor: u32, name: text"}
@@ -274,7 +275,7 @@ def test_posts_that_are_refused(headers: dict[str, str], body: bytes, status: in
         ('{"op": "subscribe", "id": -1, "channel": "doors"}', 1008, "id"),
         ('{"op": "subscribe", "id": 1, "channel": "doors", "extra": 1}', 1008, "extra"),
         ("x" * 70_000, 1009, ""),
-        (b"\x00\x01", 1003, "text"),
+        (b"\x00\x01", 1008, "a record"),
     ],
 )
 def test_messages_that_end_a_connection(message: str | bytes, code: int, said: str) -> None:
@@ -532,7 +533,10 @@ def test_what_comes_just_when_a_client_has_changed_connections_is_for_the_new_on
                     serving.ending.set()
                     session.wake()
 
-            return asyncio.create_task(send_until_gone(serving, session, session.turn, send))
+            async def idle() -> None:
+                pass
+
+            return asyncio.create_task(send_until_gone(serving, session, session.turn, send, idle))
 
         old = to("old")
         feed.put(b"1")

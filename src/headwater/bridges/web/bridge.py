@@ -332,7 +332,7 @@ class WebBridge(Service):
         """Server-sent events, until the client leaves; with Last-Event-ID it goes on where it was."""
         identity = await self._identity(request)
         self._serving.charge(owner_of(request, identity), messages.COSTS[messages.Subscribe])
-        session = await self._followed(request, identity)
+        session, anew = await self._followed(request, identity)
         session.until = self._gate.until(bearer(request))
         feed, turn = session.feeds[0], session.turn
         response = web.StreamResponse(
@@ -341,14 +341,16 @@ class WebBridge(Service):
         if origin := request.headers.get("Origin"):
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers["Vary"] = "Origin"
-        await response.prepare(request)
         try:
+            await response.prepare(request)
+            if anew:  # and it had something before: nobody knows how much it has missed
+                await response.write(b"event: dropped\ndata: null\n\n")
             await send_until_gone(
                 self._serving,
                 session,
                 turn,
                 functools.partial(send_lines, response, session.key),
-                functools.partial(self._sign_of_life, response),
+                functools.partial(response.write, b": \n\n"),
             )
             if feed.why:
                 async with asyncio.timeout(self.limits.write):
@@ -360,13 +362,11 @@ class WebBridge(Service):
             self._serving.sessions.leave(session, turn, monotonic())
         return response
 
-    async def _sign_of_life(self, response: web.StreamResponse) -> None:
-        async with asyncio.timeout(self.limits.write):
-            await response.write(b": \n\n")
-
-    async def _followed(self, request: web.Request, identity: Identity) -> Session:
-        """The session of a client that follows a channel: one that it had, or a new one."""
-        key, _, number = request.headers.get("Last-Event-ID", "").rpartition(":")
+    async def _followed(self, request: web.Request, identity: Identity) -> tuple[Session, bool]:
+        """The session of a client that follows a channel: one that it had, or a new one, and whether it begins anew
+        although it had one. What has ended is refused: a browser would ask for it again and again."""
+        last = request.headers.get("Last-Event-ID", "")
+        key, _, number = last.rpartition(":")
         asked = messages.Subscribe(
             0,
             request.match_info["channel"],
@@ -375,8 +375,11 @@ class WebBridge(Service):
         )
         if key and number.isdecimal() and len(number) < 17:
             found = await self._serving.resume(key, identity, {"0": int(number)}, follows=asked)
+            if found is not None and (why := found.feeds[0].why):
+                self._serving.end(found)
+                raise Refused(why)
             if found is not None:
-                return found
+                return found, False
         session = self._serving.begin(identity, owner_of(request, identity))
         session.follower = True
         try:
@@ -384,7 +387,7 @@ class WebBridge(Service):
         except BaseException:
             self._serving.end(session)
             raise
-        return session
+        return session, bool(last)
 
 
 __all__ = ["WebBridge", "WebLimits"]

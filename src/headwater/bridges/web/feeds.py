@@ -93,17 +93,17 @@ class Feeds:
         with self._lock:  # before it is judged for the last time: a policy that changes meanwhile finds it
             self._open[feed] = identity, stir
         feed.subscription = channel.subscribe(came, interest, dispatch="inline", **options)
-        self._rejudge(feed, identity, stir, interest)
+        self._rejudge(feed, interest)
         return feed
 
     def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
         """Policies of these channels have changed, or where somebody is: what clients get changes at a point of each
         source. `backlog`: what waits for them does not leave any more; who gets nothing from now on is told why."""
         with self._lock:
-            found = [(feed, *rest) for feed, rest in self._open.items() if concerns(feed.asked[0])]
-        for feed, identity, stir in found:
+            found = [(feed, stir) for feed, (_, stir) in self._open.items() if concerns(feed.asked[0])]
+        for feed, stir in found:
             if feed.subscription is not None and not feed.why:
-                changed = self._rejudge(feed, identity, stir, None, anew=True)
+                changed = self._rejudge(feed, None, anew=True)
                 if backlog and changed:
                     feed.withhold()
                     stir()
@@ -114,26 +114,28 @@ class Feeds:
             with self._lock:
                 _, stir = self._open[feed]
                 self._open[feed] = identity, stir
-            if not feed.why and self._rejudge(feed, identity, stir, None, anew=True):
+            if not feed.why and self._rejudge(feed, None, anew=True):
                 feed.withhold()
 
-    def _rejudge(
-        self, feed: Feed, identity: Identity, stir: Callable[[], None], made: Interest | None, *, anew: bool = False
-    ) -> bool:
-        """Have a subscription get what its client may have now; whether that may be something else than before."""
-        channel, where, params = feed.asked
-        try:
-            interest = self._interest(identity, self._allowed(identity, "subscribe", channel), where, params)
-        except HeadwaterError as error:
-            feed.withhold()
-            feed.subscription.cancel()
-            feed.why = str(error)
-            stir()
-            return False
-        if not anew and _same(made, interest):
-            return False
-        feed.subscription._impose(interest if interest is not None else "true")
-        return True
+    def _rejudge(self, feed: Feed, made: Interest | None, *, anew: bool = False) -> bool:
+        """Have a subscription get what its client may have now; whether that may be something else than before, which
+        was `made` unless it is to be `anew`. One at a time: what was found first must not be imposed last."""
+        with feed.judging:
+            with self._lock:
+                identity, stir = self._open[feed]
+            channel, where, params = feed.asked
+            try:
+                interest = self._interest(identity, self._allowed(identity, "subscribe", channel), where, params)
+            except HeadwaterError as error:
+                feed.withhold()
+                feed.subscription.cancel()
+                feed.why = str(error)
+                stir()
+                return False
+            if not anew and _same(made, interest):
+                return False
+            feed.subscription._impose(interest if interest is not None else "true")
+            return True
 
     def change(self, identity: Identity, feed: Feed | None, asked: Change) -> dict[str, int]:
         """Another interest for a subscription: from which event of each source on."""
@@ -143,8 +145,14 @@ class Feeds:
         params = dict(feed.asked[2]) if asked.params is None else asked.params
         channel = self._allowed(identity, "subscribe", feed.asked[0])
         interest = self._interest(identity, channel, where, params)
-        points: dict[str, int] = feed.subscription.change(where=interest)
-        feed.asked = channel.name, where, params
+        before, feed.asked = feed.asked, (channel.name, where, params)  # a policy that changes meanwhile is about this
+        try:
+            points: dict[str, int] = feed.subscription.change(where=interest)
+        except BaseException:
+            feed.asked = before
+            self._rejudge(feed, None, anew=True)
+            raise
+        self._rejudge(feed, interest)  # and what was found before that does not count
         return points
 
     def cancel(self, feed: Feed) -> None:
@@ -153,14 +161,17 @@ class Feeds:
             feed.subscription.cancel()
         feed.close()
 
-    def publish(self, identity: Identity, name: str, lines: Sequence[bytes]) -> int:
-        """Events of a client; how many there were. All are looked at before the first is published. `NotNow` if one
-        finds no room, or cannot be logged: it says how many were published before it."""
+    def publish(self, identity: Identity, name: str, lines: Sequence[bytes], *, binary: bool = False) -> int:
+        """Events of a client, as JSON or as records; how many there were. All are looked at before the first is
+        published. `NotNow` if one finds no room, or cannot be logged: it says how many were published before it."""
         channel = self._allowed(identity, "advertise", name)
         type = channel.type
-        if type is None:
+        if type is None and not binary:
             raise FrameError(f"channel {name!r}: expected one with a type, found one of bytes")
-        events = [type.from_dict(object_in(type, line)) for line in lines]
+        if type is None:
+            events: list[Any] = list(lines)
+        else:
+            events = [type.decode(line) if binary else type.from_dict(object_in(type, line)) for line in lines]
         source = self._source(channel)
         for count, event in enumerate(events):
             try:

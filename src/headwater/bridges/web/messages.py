@@ -10,15 +10,18 @@
                                                       events     of a subscription, numbered from `first` on
                                                       dropped    so many were, since the client was too slow
                                                       ended      a subscription is over, and why
+                                                      alive      there was nothing else to say for as many seconds as
+                                                                 `alive` of the welcome says
 
 Events have the form that `docs/event-types.md` says for JSON. With `binary`, those of a subscription come as binary
 messages instead: the subscription and the number of the first (two u32 and a u64, little-endian), then for each its
-length (u32) and Headwater's record.
+length (u32) and Headwater's record. An event may be published so as well: a binary message with the `id` of a publish
+(u32), the length of the channel's name (u32), the name, and the record. Of a channel of bytes the record is the bytes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -27,9 +30,11 @@ from headwater.decoders import json_decoder
 from headwater.errors import FrameError
 
 MOST_PARAMS = 64
-Name = Annotated[str, Meta(min_length=1, max_length=255)]
+MOST_NAME = 255
+MOST_ID = 2**31 - 1
+Name = Annotated[str, Meta(min_length=1, max_length=MOST_NAME)]
 Text = Annotated[str, Meta(max_length=8192)]
-Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Id = Annotated[int, Meta(ge=0, le=MOST_ID)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Params = Annotated[dict[Name, Any], Meta(max_length=MOST_PARAMS)]
 
@@ -82,6 +87,14 @@ class Publish(ClientMessage, frozen=True, tag="publish"):
     event: msgspec.Raw
 
 
+class PublishRecord(NamedTuple):
+    """An event as a record, in a binary message."""
+
+    id: int
+    channel: str
+    record: bytes
+
+
 class Ack(ClientMessage, frozen=True, tag="ack"):
     """Events up to these numbers are done with, by subscription: they need not be kept."""
 
@@ -102,4 +115,28 @@ def read(data: str) -> Message:
     return found
 
 
-__all__ = ["COSTS", "Ack", "Cancel", "Change", "Hello", "Message", "Publish", "Subscribe", "read"]
+def read_record(data: bytes) -> PublishRecord:
+    """An event that a client publishes as a record; FrameError if it is none."""
+    id, size = int.from_bytes(data[:4], "little"), int.from_bytes(data[4:8], "little")
+    name, record = data[8 : 8 + size], data[8 + size :]
+    if id > MOST_ID or not 0 < size <= MOST_NAME or len(name) < size:
+        raise FrameError("expected an id, the length of a name, the name and a record, found something else")
+    try:
+        return PublishRecord(id, name.decode(), record)
+    except UnicodeDecodeError:
+        raise FrameError("expected the name of a channel in UTF-8, found something else") from None
+
+
+__all__ = [
+    "COSTS",
+    "Ack",
+    "Cancel",
+    "Change",
+    "Hello",
+    "Message",
+    "Publish",
+    "PublishRecord",
+    "Subscribe",
+    "read",
+    "read_record",
+]

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from time import monotonic_ns
+from time import monotonic, monotonic_ns
 from typing import Any
 
 from aiohttp import web
@@ -21,6 +21,7 @@ from headwater.bridges.web.session import Feed, Portion, Session, Sessions
 from headwater.bridges.web.settings import WebLimits
 from headwater.channel.options.rate import Rate
 from headwater.channel.time.token_bucket import TokenBucket
+from headwater.errors import ClosedError
 from headwater.services.policy.identity import NOBODY, Identity
 
 REMEMBERED = 4096  # clients, of which is known how much they have asked for
@@ -77,9 +78,9 @@ class Serving:
         """Whatever takes long, in another thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))
 
-    async def publish(self, identity: Identity, channel: str, lines: Sequence[bytes]) -> int:
+    async def publish(self, identity: Identity, channel: str, lines: Sequence[bytes], *, binary: bool = False) -> int:
         """Events of a client, where waiting for a full queue keeps nobody but others who publish."""
-        call = functools.partial(self.feeds.publish, identity, channel, lines)
+        call = functools.partial(self.feeds.publish, identity, channel, lines, binary=binary)
         try:
             count: int = await asyncio.get_running_loop().run_in_executor(self._publishing, call)
         except NotNow as error:
@@ -111,16 +112,24 @@ class Serving:
             said = [follows.where, follows.params]
             if channel != follows.channel or (any(said) and said != interest):  # who says nothing has what it had
                 return None
-        if found.identity != identity:
-            await self.work(self.feeds.reidentify, list(found.feeds.values()), identity)
-            if self.sessions.find(key, identity) is not found:
-                return None  # it was given up meanwhile
-        self.sessions.resume(found, identity, after)
+        other = found.identity != identity
+        self.sessions.resume(found, identity, after)  # an earlier connection adds nothing more from here on
+        if other:
+            turn = found.turn
+            try:
+                await self.work(self.feeds.reidentify, list(found.feeds.values()), identity)
+            except BaseException:
+                self.sessions.leave(found, turn, monotonic())
+                raise
+            if found.turn != turn:
+                return None  # it has come by yet another connection meanwhile
         self.counts["resumed"] += 1
         return found
 
     async def subscribe(self, session: Session, asked: Subscribe) -> Feed:
-        """One more subscription of a session. If its client is gone by the time it is made, it is ended again."""
+        """One more subscription of a session. If its client is gone by the time it is made, it is ended again; also if
+        it has come by another connection, on which it may have asked for the same."""
+        turn = session.turn
         stir = functools.partial(self.stir, session)
         work = functools.partial(self.feeds.open, session.identity, asked, stir, session.room)
         opening = asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -129,6 +138,9 @@ class Serving:
         except asyncio.CancelledError:
             opening.add_done_callback(self._unwanted)
             raise
+        if session.turn != turn:
+            self.feeds.cancel(feed)
+            raise ClosedError(f"subscription {asked.id}: expected this connection to be the last, found a later one")
         session.feeds[asked.id] = feed
         return feed
 
@@ -153,10 +165,11 @@ async def send_until_gone(
     session: Session,
     turn: int,
     send: Callable[[int, Any, Portion], Awaitable[None]],
-    idle: Callable[[], Awaitable[Any]] | None = None,
+    idle: Callable[[], Awaitable[Any]],
 ) -> None:
     """Send what there is whenever there is something, until all subscriptions of a follower have ended, or the client
-    has come by another connection: then it has another turn, and nothing more is taken for this one."""
+    has come by another connection: then it has another turn, and nothing more is taken for this one. `idle` says that
+    there is nothing to say."""
     stirred = asyncio.Event()
     if session.turn != turn:
         return
@@ -167,7 +180,7 @@ async def send_until_gone(
             async with asyncio.timeout(serving.limits.ping):  # and not wait_for, which may swallow that it is cancelled
                 await stirred.wait()
         except TimeoutError:
-            if idle is not None:
+            async with asyncio.timeout(serving.limits.write):
                 await idle()
             continue
         stirred.clear()
@@ -177,7 +190,7 @@ async def send_until_gone(
                 serving.counts["dropped"] += portion.dropped
                 async with asyncio.timeout(serving.limits.write):
                     await send(id, feed, portion)
-            if session.turn != turn or (feed.why and idle is not None):
+            if session.turn != turn or (feed.why and session.follower):
                 return
             if feed.why and id in session.feeds:  # nothing was left to send with it
                 await asyncio.wait_for(send(id, feed, Portion(feed.number + 1, [], 0)), serving.limits.write)

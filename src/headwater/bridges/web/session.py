@@ -100,6 +100,7 @@ class Feed:
         self.subscription: Any = None
         self.asked: tuple[str, str, dict[str, Any]] = ("", "", {})  # channel, interest and parameters
         self.why = ""  # why it has ended, if it has
+        self.judging = threading.Lock()  # of who looks what its client may have
 
     def put(self, data: bytes) -> bool:
         """One more event; whether nothing was waiting before."""

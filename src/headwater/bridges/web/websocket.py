@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from headwater.bridges.web import messages
-from headwater.bridges.web.gate import network_of
+from headwater.bridges.web.gate import TooOften, network_of
 from headwater.bridges.web.serving import Serving, owner_of, said_as, send_until_gone, short
 from headwater.bridges.web.session import Portion, Session
 from headwater.errors import ClosedError, FrameError, HeadwaterError, SecurityError
 
 GOODBYE_SECONDS = 1.0  # that one who is too slow has for reading that it is
 LOGGED_OUT = 3000  # what a client is told whose token has expired: it may come back with another
+ELSEWHERE = 4001  # and one that has come by another connection, on the earlier one
+ALIVE = '{"op":"alive"}'
 
 
 class SocketServer:
@@ -39,7 +42,7 @@ class SocketServer:
             async with asyncio.timeout(self._serving.limits.hello):
                 welcome = await self._greeted(request, socket)
         except TimeoutError:
-            await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"expected a hello")
+            await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"expected a hello in time")
             return socket
         if welcome is None:
             return socket
@@ -48,7 +51,7 @@ class SocketServer:
         try:
             await socket.send_str(text)
             sending = asyncio.create_task(self._send_all(session, turn, request, socket, parted))
-            await self._hear(session, socket)
+            await self._hear(session, turn, socket)
         except TimeoutError:  # it does not take what is said to it
             self._serving.counts["refused"] += 1
             if request.transport is not None:
@@ -79,7 +82,9 @@ class SocketServer:
             identity = await self._serving.identified(request, hello.user, hello.password, hello.token)
         except (SecurityError, FrameError) as error:
             self._serving.counts["refused"] += 1
-            await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
+            passes = isinstance(error, TooOften)  # others at its address may have failed
+            code = WSCloseCode.TRY_AGAIN_LATER if passes else WSCloseCode.POLICY_VIOLATION
+            await socket.close(code=code, message=short(error))
             return None
         session = await self._serving.resume(hello.session, identity, hello.after)
         resumed = session is not None
@@ -96,9 +101,10 @@ class SocketServer:
             resumed=resumed,
             user=identity.user,
             subscriptions=sorted(session.feeds),
+            alive=self._serving.limits.ping,
         )
 
-    async def _hear(self, session: Session, socket: web.WebSocketResponse) -> None:
+    async def _hear(self, session: Session, turn: int, socket: web.WebSocketResponse) -> None:
         """What a client says, one message after the other, no faster than it may."""
         tokens, last = float(self._serving.limits.burst), monotonic()
         async for message in socket:
@@ -115,24 +121,26 @@ class SocketServer:
                 async with asyncio.timeout(self._serving.limits.write):
                     await socket.pong(message.data)
                 continue
-            if message.type != WSMsgType.TEXT:
-                self._serving.counts["bad"] += 1
-                await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"expected text")
-                return
             try:
-                said = messages.read(message.data)
+                if message.type == WSMsgType.BINARY:
+                    said: messages.Message | messages.PublishRecord = messages.read_record(message.data)
+                else:
+                    said = messages.read(message.data)
             except FrameError as error:
                 self._serving.counts["bad"] += 1
                 await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
                 return
             tokens -= messages.COSTS.get(type(said), 1) - 1
+            if session.turn != turn or session.is_logged_out:
+                session.wake()  # it is being parted with
+                continue
             answer = await self._answer(session, said)
             if answer is not None:
                 async with asyncio.timeout(self._serving.limits.write):
                     await socket.send_str(answer)
             session.wake()
 
-    async def _answer(self, session: Session, said: messages.Message) -> str | None:
+    async def _answer(self, session: Session, said: messages.Message | messages.PublishRecord) -> str | None:
         """What a message leads to; errors are answers."""
         id = getattr(said, "id", None)
         try:
@@ -151,6 +159,9 @@ class SocketServer:
                         await self._serving.work(self._serving.feeds.cancel, ended)
                 case messages.Publish():
                     await self._serving.publish(session.identity, said.channel, [bytes(said.event)])
+                    return said_as(op="published", id=id)
+                case messages.PublishRecord():
+                    await self._serving.publish(session.identity, said.channel, [said.record], binary=True)
                     return said_as(op="published", id=id)
                 case messages.Ack():
                     for name, upto in said.upto.items():
@@ -192,8 +203,11 @@ class SocketServer:
                 session.feeds.pop(id, None)
 
         try:
-            await send_until_gone(self._serving, session, turn, send)
-            if session.turn == turn and session.is_logged_out:
+            await send_until_gone(self._serving, session, turn, send, functools.partial(socket.send_str, ALIVE))
+            if session.turn != turn:
+                parted.set()
+                await socket.close(code=ELSEWHERE, message=b"it goes on by another connection")
+            elif session.is_logged_out:
                 parted.set()
                 await socket.close(code=LOGGED_OUT, message=b"expected a login that has not expired")
         except (ConnectionError, TimeoutError):
