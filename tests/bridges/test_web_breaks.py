@@ -395,3 +395,17 @@ def test_a_socket_that_has_nothing_to_say_says_that_it_is_there() -> None:
                 await one.hear("alive")
 
     run(test)
+
+
+def test_who_is_there_when_a_bridge_ends_is_told_so() -> None:
+    """And not waited for until it is cut off."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            async with bridge(node) as made, client(made) as (one, _):
+                stopping = asyncio.create_task(asyncio.to_thread(made.stop))
+                assert (await one.socket.receive()).type == aiohttp.WSMsgType.CLOSE
+                assert one.socket.close_code == aiohttp.WSCloseCode.GOING_AWAY
+                await stopping
+
+    run(test)

@@ -14,8 +14,8 @@ GUARDED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}  # 
 
 
 async def send_lines(response: web.StreamResponse, key: str, id: int, feed: Any, portion: Portion) -> None:
-    """Events as server-sent ones. They are kept: that they were sent says not that the client has them, and it never says
-    so itself."""
+    """Events as server-sent ones. They are kept: that they were sent does not say that the client has them, and it
+    never says so itself."""
     lines = [b"event: dropped\ndata: %d\n\n" % portion.dropped] if portion.dropped else []
     lines += [
         b"id: %b:%d\ndata: %b\n\n" % (key.encode(), number, data)

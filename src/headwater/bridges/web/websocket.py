@@ -207,6 +207,9 @@ class SocketServer:
             if session.turn != turn:
                 parted.set()
                 await socket.close(code=ELSEWHERE, message=b"it goes on by another connection")
+            elif self._serving.ending.is_set():
+                parted.set()
+                await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the node ends")
             elif session.is_logged_out:
                 parted.set()
                 await socket.close(code=LOGGED_OUT, message=b"expected a login that has not expired")
