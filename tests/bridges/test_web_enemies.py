@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 import time
@@ -17,13 +18,14 @@ import pytest
 from headwater import Event, Node, Queue, u32
 from headwater.bridges.web import WebLimits
 from headwater.bridges.web import session as sessions
+from headwater.bridges.web.doorway import Doorway
 from headwater.bridges.web.gate import network_of
 from headwater.bridges.web.session import Feed, Room, Sessions
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.policy import ChannelPolicy, Clause
 from headwater.security import Issuer, Rule, Security
 from headwater.services.policy.identity import NOBODY
-from tests.bridges.test_web import Client, bridge, client, run, soon
+from tests.bridges.test_web import USERS, Client, basic, bridge, client, guarded, run, soon
 from tests.federation.test_tokens import KEY, written
 from tests.federation.test_tokens import jwk as public
 
@@ -318,7 +320,7 @@ def test_the_connection_of_who_does_not_read_is_ended(asked: bytes) -> None:
                     for number in range(200):  # more than sockets hold, in the end
                         source.publish(Door(number, "x" * 5000))
                     await asyncio.sleep(0.01)
-                await soon(lambda: not made._doorway._heard)
+                await soon(lambda: not made._doorway._places)
                 writer.transport.abort()
 
     run(test)
@@ -407,5 +409,157 @@ def test_of_several_events_that_find_a_queue_full_it_is_said_how_many_were_publi
                         gate.set()
                 await soon(lambda: len(seen) == 10)
                 assert seen == list(range(10)) and made.report()["published"] == 10
+
+    run(test)
+
+
+def test_requests_that_are_none_fill_no_log_and_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody may send them, as fast as they like; and none of them leads to two opinions about where it ends."""
+    host, kind = b"Host: localhost\r\n", b"Content-Type: application/json\r\n"
+    post = b"POST /channels/doors HTTP/1.1\r\n" + host + kind
+    event = b'{"floor": 1, "name": "x"}'
+    both = b"Content-Length: 25\r\nTransfer-Encoding: chunked\r\n\r\n"
+    bad = [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        post + both + event,
+        post + b"Content-Length: 25\r\nContent-Length: 3\r\n\r\n" + event,
+        post + b"Content-Length: +25\r\n\r\n" + event,
+        post + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"GET / HTTP/1.1\r\n" + host + b"".join(b"X%d: y\r\n" % each for each in range(5000)) + b"\r\n",
+    ]
+
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made:
+                for text in bad:
+                    reader, writer = await raw(made.endpoint, text)
+                    assert b" 400 " in await reader.readline(), text
+                    writer.close()
+                assert made.report()["published"] == 0
+                assert made.report()["bad"] >= len(bad) - 1  # what is no HTTP at all is of no concern to anybody
+
+    run(test)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "nonsense"])
+def test_bodies_that_are_compressed_are_refused(encoding: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And not unpacked first: a few of their bytes may be as many as one likes."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, aiohttp.ClientSession(made.endpoint) as web:
+                headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+                body = gzip.compress(b" " * 5_000_000 + b'{"floor": 1, "name": "x"}')
+                async with web.post("/channels/doors", data=body, headers=headers) as answer:
+                    assert answer.status == 415 and "Content-Encoding" in (await answer.json())["error"]
+
+    run(test)
+    assert not caplog.records
+
+
+def test_compressed_frames_end_a_connection() -> None:
+    """It was asked for, and not agreed to."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            async with bridge(node) as made:
+                ask = SOCKET.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+                reader, writer = await raw(made.endpoint, ask)
+                assert b"permessage" not in await reader.readuntil(b"\r\n\r\n")
+                writer.write(bytes([0xC1, 0x81]) + bytes(4) + b"x")
+                assert await reader.readexactly(4) == b"\x88\x02" + (1002).to_bytes(2, "big")
+                writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", ["/channels/doors/events", "/ws"])
+def test_who_asks_for_the_head_only_of_what_never_ends_is_refused(path: str) -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, aiohttp.ClientSession(made.endpoint) as web:
+                async with web.head(path) as answer:
+                    assert answer.status == 405
+                assert made.report()["connected"] == 0
+
+    run(test)
+
+
+def test_a_request_that_names_no_host_is_not_meant_for_us() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            async with bridge(node) as made:
+                reader, writer = await raw(made.endpoint, b"GET /channels HTTP/1.0\r\n\r\n")
+                assert b" 403 " in await reader.readline()
+                writer.close()
+
+    run(test)
+
+
+class Place(asyncio.Transport):
+    """A connection from somewhere: a test has but one address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1)})
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_one_address_does_not_take_all_connections() -> None:
+    """Where there are no more, who has most of them gives one for who has fewer; the oldest stay."""
+    doorway = Doorway(10, 5.0)
+    greedy = [Place("192.0.2.1") for _ in range(10)]
+    assert all(map(doorway.let_in, greedy))
+    doorway.heard(greedy[0])
+    others = [Place(f"198.51.100.{number}") for number in range(3)]
+    for each in others:
+        assert doorway.let_in(each)
+    assert [each.aborted for each in greedy] == [False] * 7 + [True] * 3
+    assert not doorway.let_in(Place("192.0.2.1"))
+    assert doorway.refused == 4 and not any(each.aborted for each in others)
+    for each in greedy[7:]:
+        doorway.left(each)  # as their protocols say when they are gone
+    doorway.left(others[0])
+    assert doorway.let_in(Place("192.0.2.1"))
+    even = Doorway(2, 5.0)
+    assert even.let_in(Place("192.0.2.1")) and even.let_in(Place("192.0.2.2")) and not even.let_in(Place("192.0.2.3"))
+
+
+def test_subscriptions_of_all_are_bounded_and_nobody_takes_them_all() -> None:
+    """Each is some memory of the node, and some work for each event."""
+
+    async def test() -> None:
+        with Node("lab", listen="127.0.0.1:0", security=guarded("lab")) as node:
+            node.channel("doors", Door)
+            limits = WebLimits(all_subscriptions=6)
+            async with (
+                bridge(node, limits=limits) as made,
+                client(made, user="ann", password=USERS["ann"]) as (ann, _),
+                client(made, user="ann", password=USERS["ann"]) as (more, _),
+                client(made, user="lab", password="node node node") as (lab, _),
+            ):
+                for id in range(6):
+                    await ann.say(op="subscribe", id=id, channel="doors")
+                    await ann.hear("subscribed")
+                await more.say(op="subscribe", id=9, channel="doors")
+                assert "subscriptions of all clients" in (await more.hear("refused"))["why"]
+                for id in range(3):  # a half of them is its share
+                    await lab.say(op="subscribe", id=id, channel="doors")
+                    await lab.hear("subscribed")
+                await lab.say(op="subscribe", id=9, channel="doors")
+                await lab.hear("refused")
+                await ann.say(op="cancel", id=0)
+                async with aiohttp.ClientSession(made.endpoint) as web:
+                    headers = basic("ann", USERS["ann"])
+                    async with web.get("/channels/doors/events", headers=headers) as answer:
+                        assert answer.status == 503 and answer.headers["Retry-After"]
 
     run(test)

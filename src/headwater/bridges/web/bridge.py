@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from headwater.bridges.web import messages
-from headwater.bridges.web.doorway import Doorway, Watched
+from headwater.bridges.web.doorway import Complaints, Doorway, Watched
 from headwater.bridges.web.feeds import Feeds, NotNow, Refused
 from headwater.bridges.web.gate import Gate, TooOften
 from headwater.bridges.web.responses import GUARDED, bearer, problem, send_lines, value_of
@@ -146,6 +146,9 @@ class WebBridge(Service):
             "refused": self._serving.counts["refused"] + self._doorway.refused,
         }
 
+    def _bad(self) -> None:
+        self._serving.counts["bad"] += 1
+
     def _run(self) -> None:
         asyncio.run(self._serve())
 
@@ -157,15 +160,21 @@ class WebBridge(Service):
             [
                 web.get("/", self._index),
                 web.get("/headwater.js", self._script),
-                web.get("/ws", self._sockets.serve),
+                web.get("/ws", self._sockets.serve, allow_head=False),
                 web.get("/channels", self._channels),
                 web.post("/channels/{channel}", self._publish),
-                web.get("/channels/{channel}/events", self._follow),
+                web.get("/channels/{channel}/events", self._follow, allow_head=False),
                 web.options("/{path:.*}", self._preflight),
             ]
         )
         runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=30.0, shutdown_timeout=2.0, handler_cancellation=True
+            application,
+            access_log=None,
+            logger=Complaints(log, self._bad),
+            auto_decompress=False,  # a few bytes may be as many as one likes
+            keepalive_timeout=30.0,
+            shutdown_timeout=2.0,
+            handler_cancellation=True,
         )
         try:
             await runner.setup()
@@ -240,7 +249,8 @@ class WebBridge(Service):
             self._serving.counts["bad"] += 1
             answer = problem(400, str(error))
         except NotNow as error:
-            answer = problem(503, str(error), {"Retry-After": "1"}, published=error.published)
+            beside = {"published": error.published} if request.method == "POST" else {}
+            answer = problem(503, str(error), {"Retry-After": "1"}, **beside)
         except HeadwaterError as error:
             answer = problem(403 if isinstance(error, Refused) else 400, str(error))
         if not answer.prepared:
@@ -252,12 +262,12 @@ class WebBridge(Service):
 
     def _is_here(self, request: web.Request) -> bool:
         """A page of anybody may have a name that leads to this address: who asks for that name is not meant."""
-        host = request.host.lower()
+        host = request.headers.get("Host", "").lower()
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         return name in self._hosts or not self._hosts
 
     def _is_welcome(self, request: web.Request, origin: str) -> bool:
-        own = f"{'https' if self._tls else 'http'}://{request.host}".lower()
+        own = f"{'https' if self._tls else 'http'}://{request.headers.get('Host', '')}".lower()
         return origin.lower() in (own, *self._origins)
 
     async def _preflight(self, request: web.Request) -> web.Response:
@@ -317,12 +327,16 @@ class WebBridge(Service):
         if kind not in ("application/json", "application/x-ndjson"):
             wanted = "expected application/json or application/x-ndjson (curl: -H 'Content-Type: application/json')"
             raise FrameError(f"Content-Type: {wanted}, found {kind}")
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise web.HTTPUnsupportedMediaType(reason="Content-Encoding: expected none, found one")
         try:
             async with asyncio.timeout(self.limits.read):
                 body = await request.read()
         except TimeoutError:
             self._serving.counts["refused"] += 1
             raise web.HTTPRequestTimeout(reason="the body has not come in time") from None
+        except web.RequestPayloadError as error:
+            raise FrameError(f"expected a body as HTTP has them, found another: {error}") from None
         self._serving.charge(owner, len(body) // 1024)
         lines = [body] if kind == "application/json" else [line for line in body.splitlines() if line.strip()]
         count = await self._serving.publish(identity, channel, lines)

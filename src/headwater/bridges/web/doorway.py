@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
+
+from aiohttp.http_exceptions import HttpProcessingError
+
+from headwater.bridges.web.gate import network_of
 
 
 class Doorway:
@@ -12,27 +20,36 @@ class Doorway:
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
-        self._silent: dict[asyncio.BaseTransport, float] = {}  # connections without a whole request yet, since when
-        self._heard: set[asyncio.BaseTransport] = set()
+        self._places: dict[asyncio.BaseTransport, str] = {}  # where each connection is from, the oldest first
+        self._silent: dict[asyncio.BaseTransport, float] = {}  # those without a whole request yet, since when
         self.refused = 0
 
     def let_in(self, transport: asyncio.BaseTransport) -> bool:
-        """One more connection; whether there is room for it."""
-        if len(self._silent) + len(self._heard) >= self._most:
+        """One more connection; whether there is room for it. Where there is none, whatever place has most of them gives
+        its newest for one that has fewer."""
+        place = network_of((transport.get_extra_info("peername") or ("",))[0])
+        if len(self._places) >= self._most:
             self.refused += 1
-            return False
+            counts = Counter(self._places.values())
+            [(greedy, most)] = counts.most_common(1) or [(place, 0)]
+            if most <= counts[place] + 1:
+                return False
+            newest = next(each for each in reversed(self._places) if self._places[each] == greedy)
+            self.left(newest)
+            newest.abort()  # type: ignore[attr-defined]
+        self._places[transport] = place
         self._silent[transport] = monotonic()
         return True
 
     def heard(self, transport: asyncio.BaseTransport | None) -> None:
         """It has sent a request."""
-        if transport is not None and self._silent.pop(transport, None) is not None:
-            self._heard.add(transport)
+        if transport is not None:
+            self._silent.pop(transport, None)
 
     def left(self, transport: asyncio.BaseTransport) -> None:
         """A connection has ended."""
         self._silent.pop(transport, None)
-        self._heard.discard(transport)
+        self._places.pop(transport, None)
 
     def sweep(self) -> None:
         """Part with who has been silent for too long."""
@@ -79,4 +96,21 @@ class Watched(asyncio.Protocol):
             self._inner.resume_writing()
 
 
-__all__ = ["Doorway", "Watched"]
+class Complaints(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp has to say of requests. Of those that are none it says little, since anybody may send them, as fast
+    as they like: they are counted."""
+
+    def __init__(self, logger: logging.Logger, count: Callable[[], None]) -> None:
+        super().__init__(logger)
+        self._count = count
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **others: Any) -> None:
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]
+        if isinstance(error, HttpProcessingError):
+            self._count()
+            self.debug(msg, *args, exc_info=error)
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **others)
+
+
+__all__ = ["Complaints", "Doorway", "Watched"]

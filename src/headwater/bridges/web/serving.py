@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -129,6 +129,7 @@ class Serving:
     async def subscribe(self, session: Session, asked: Subscribe) -> Feed:
         """One more subscription of a session. If its client is gone by the time it is made, it is ended again; also if
         it has come by another connection, on which it may have asked for the same."""
+        self._check_room(session.owner)
         turn = session.turn
         stir = functools.partial(self.stir, session)
         work = functools.partial(self.feeds.open, session.identity, asked, stir, session.room)
@@ -143,6 +144,15 @@ class Serving:
             raise ClosedError(f"subscription {asked.id}: expected this connection to be the last, found a later one")
         session.feeds[asked.id] = feed
         return feed
+
+    def _check_room(self, owner: str) -> None:
+        """Whether somebody may have one more subscription, of all that there may be."""
+        held = Counter({owner: 0})
+        for each in self.sessions:
+            held[each.owner] += len(each.feeds)
+        most = self.limits.all_subscriptions
+        if held.total() >= most and held[owner] >= most // len(held):
+            raise NotNow(f"expected at most {most:,} subscriptions of all clients, found more; try again later", 0)
 
     def _unwanted(self, opened: asyncio.Future[Feed]) -> None:
         if not opened.cancelled() and opened.exception() is None:

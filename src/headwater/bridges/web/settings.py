@@ -31,6 +31,7 @@ class WebLimits:
     ping: float = 20.0  # seconds between signs of life of an idle WebSocket
     client_bytes: int = CLIENT_BYTES  # that wait for one client, in all its subscriptions
     all_bytes: int = ALL_BYTES  # and for all of them: beyond that, who has more than a share loses the oldest
+    all_subscriptions: int = 32_768  # of all clients: beyond that, who has a share gets no more
 
 
 def address(listen: str) -> tuple[str, int]:
