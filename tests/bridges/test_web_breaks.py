@@ -409,3 +409,57 @@ def test_who_is_there_when_a_bridge_ends_is_told_so() -> None:
                 await stopping
 
     run(test)
+
+
+def test_a_policy_changes_for_all_whoever_has_left() -> None:
+    """Something of who has left may still be in memory; it kept a policy from being set, and from whom it concerns."""
+
+    async def test() -> None:
+        security = Security(user="node", password="n", users={"node": "n"}, rules=[Rule("**", "*")])
+        with Node("house", listen="127.0.0.1:0", security=security) as node:
+            source = node.channel("doors", Door).source()
+            node.policies.set(shows(show="true"))
+            async with bridge(node, anonymous=True) as made, client(made) as (one, _):
+                await one.say(op="subscribe", id=1, channel="doors")
+                await one.hear("subscribed")
+                [session] = made._serving.sessions
+                left = session.feeds[1]
+                await one.say(op="cancel", id=1)
+                await one.say(op="subscribe", id=2, channel="doors")
+                await one.hear("subscribed")
+                await asyncio.to_thread(node.policies.set, shows(show="floor < 5"))
+                for floor in (9, 3):
+                    source.publish(Door(floor, ""))
+                assert [event["floor"] for event in await one.until(1)] == [3] and not left.number
+
+    run(test)
+
+
+def test_a_subscription_that_is_cancelled_while_a_policy_changes_keeps_nobody_else_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        security = Security(user="node", password="n", users={"node": "n"}, rules=[Rule("**", "*")])
+        with Node("house", listen="127.0.0.1:0", security=security) as node:
+            source = node.channel("doors", Door).source()
+            node.policies.set(shows(show="true"))
+            async with bridge(node, anonymous=True) as made, client(made) as (one, _):
+                for id in (1, 2):
+                    await one.say(op="subscribe", id=id, channel="doors")
+                    await one.hear("subscribed")
+                [session] = made._serving.sessions
+                judged: Callable[..., Any] = made._feeds._interest
+
+                def meanwhile(*arguments: Any) -> Any:
+                    monkeypatch.setattr(made._feeds, "_interest", judged)
+                    made._feeds.cancel(session.feeds[1])  # of the first that is judged
+                    return judged(*arguments)
+
+                monkeypatch.setattr(made._feeds, "_interest", meanwhile)
+                await asyncio.to_thread(node.policies.set, shows(show="floor < 5"))
+                for floor in (9, 3):
+                    source.publish(Door(floor, ""))
+                await one.until(1)
+                assert [(id, event["floor"]) for id, _, event in one.events] == [(2, 3)]
+
+    run(test)

@@ -112,8 +112,8 @@ class Feeds:
         """A client is back, and more or less is known of it than before: it gets what it may have now."""
         for feed in feeds:
             with self._lock:
-                _, stir = self._open[feed]
-                self._open[feed] = identity, stir
+                if feed in self._open:
+                    self._open[feed] = identity, self._open[feed][1]
             if not feed.why and self._rejudge(feed, None, anew=True):
                 feed.withhold()
 
@@ -122,19 +122,21 @@ class Feeds:
         was `made` unless it is to be `anew`. One at a time: what was found first must not be imposed last."""
         with feed.judging:
             with self._lock:
+                if feed not in self._open:
+                    return False  # it was cancelled
                 identity, stir = self._open[feed]
             channel, where, params = feed.asked
             try:
                 interest = self._interest(identity, self._allowed(identity, "subscribe", channel), where, params)
-            except HeadwaterError as error:
+                if not anew and _same(made, interest):
+                    return False
+                feed.subscription._impose(interest if interest is not None else "true")
+            except HeadwaterError as error:  # also if it was cancelled just now: nobody else waits for that
                 feed.withhold()
                 feed.subscription.cancel()
                 feed.why = str(error)
                 stir()
                 return False
-            if not anew and _same(made, interest):
-                return False
-            feed.subscription._impose(interest if interest is not None else "true")
             return True
 
     def change(self, identity: Identity, feed: Feed | None, asked: Change) -> dict[str, int]:
@@ -157,6 +159,8 @@ class Feeds:
 
     def cancel(self, feed: Feed) -> None:
         """No more events of it."""
+        with self._lock:
+            self._open.pop(feed, None)
         if feed.subscription is not None:
             feed.subscription.cancel()
         feed.close()
