@@ -57,11 +57,13 @@ def test_a_body_that_never_comes_is_not_waited_for() -> None:
     run(test)
 
 
-def test_bad_utf_8_and_endless_messages_end_a_connection() -> None:
+def test_bad_utf_8_and_endless_messages_end_a_connection(caplog: pytest.LogCaptureFixture) -> None:
     """As frames of their own making, which no library sends: masked, as those of clients are."""
 
     def frame(first: int, payload: bytes) -> bytes:
         return bytes([first, 0x80 | 126]) + len(payload).to_bytes(2, "big") + bytes(4) + payload
+
+    hello = frame(0x81, b'{"op": "hello"}')
 
     async def test() -> None:
         with Node("lab") as node:
@@ -71,6 +73,8 @@ def test_bad_utf_8_and_endless_messages_end_a_connection() -> None:
                     (frame(0x81, b'{"op": "hello\xff"}'), 1007),
                     (frame(0x01, b"x" * 60_000) + frame(0x00, b"x" * 60_000), 1009),
                     (frame(0x83, b"x"), 1002),
+                    (hello + frame(0x81, b'{"op": "publish\xff"}'), 1007),
+                    (hello + frame(0x83, b"x"), 1002),
                 ):
                     ask = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                     key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -78,10 +82,14 @@ def test_bad_utf_8_and_endless_messages_end_a_connection() -> None:
                     await reader.readuntil(b"\r\n\r\n")
                     writer.write(bad)
                     head = await reader.readexactly(4)
+                    if head[0] == 0x81:  # the welcome, of less than 64 KiB
+                        await reader.readexactly(int.from_bytes(head[2:], "big"))
+                        head = await reader.readexactly(4)
                     assert (head[0], int.from_bytes(head[2:], "big")) == (0x88, code)
                     writer.close()
 
     run(test)
+    assert not caplog.records
 
 
 def test_a_flood_of_pings_is_a_flood() -> None:
@@ -427,6 +435,8 @@ def test_requests_that_are_none_fill_no_log_and_are_counted(caplog: pytest.LogCa
         post + b"Content-Length: 25\r\nContent-Length: 3\r\n\r\n" + event,
         post + b"Content-Length: +25\r\n\r\n" + event,
         post + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        SOCKET.replace(b"websocket", b"web\xffsocket"),
+        SOCKET.replace(b"Key: AA", b"Key: \xff"),
         b"GET / HTTP/1.1\r\n" + host + b"".join(b"X%d: y\r\n" % each for each in range(5000)) + b"\r\n",
     ]
 
@@ -439,7 +449,9 @@ def test_requests_that_are_none_fill_no_log_and_are_counted(caplog: pytest.LogCa
                     assert b" 400 " in await reader.readline(), text
                     writer.close()
                 assert made.report()["published"] == 0
-                assert made.report()["bad"] >= len(bad) - 1  # what is no HTTP at all is of no concern to anybody
+                assert (
+                    made.report()["bad"] >= len(bad) - 3
+                )  # what is no HTTP, or no WebSocket, at all is of no concern to anybody
 
     run(test)
     assert not caplog.records
@@ -563,3 +575,21 @@ def test_subscriptions_of_all_are_bounded_and_nobody_takes_them_all() -> None:
                         assert answer.status == 503 and answer.headers["Retry-After"]
 
     run(test)
+
+
+def test_what_is_to_be_said_of_the_interest_of_a_client_is_told_to_it(recwarn: pytest.WarningsRecorder) -> None:
+    """And not in warnings of the node, which has not asked for it: they would be as many as clients like."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, client(made) as (one, _):
+                await one.say(op="subscribe", id=1, channel="doors", history=5)
+                [remark] = (await one.hear("subscribed"))["remarks"]
+                assert "keeps none of doors" in remark
+                await one.say(op="change", id=1, where="floor < 1 and floor > 2")
+                [remark] = (await one.hear("changed"))["remarks"]
+                assert "interest" in remark
+
+    run(test)
+    assert not recwarn.list

@@ -1,14 +1,17 @@
 """What a subscription is told that is allowed and hardly meant: said where it is made, kept, and in its report.
 
 In the thread of whoever subscribes it is a Python warning (`HeadwaterWarning`), at the line of their own program; what
-turns out later, when a channel appears, is a record of the log.
+turns out later, when a channel appears, is a record of the log. Who subscribes for somebody else tells that one:
+`collected`.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterWarning
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
 
 ABOUT_INTEREST = "interest: "  # what is said of one begins so
+_COLLECTED: ContextVar[list[str] | None] = ContextVar("_COLLECTED", default=None)
 
 
 def remarks_on(attachments: Iterable[Attachment]) -> list[str]:
@@ -54,9 +58,23 @@ def remarks_on_history(subscription: Subscription, attachments: Iterable[Attachm
 
 def tell(what: str, messages: Iterable[str]) -> None:
     """A warning for each, at the line outside Headwater that led here."""
+    if (collected := _COLLECTED.get()) is not None:
+        collected += messages
+        return
     level = _level()
     for message in messages:
         warnings.warn(f"{what}: {message}", HeadwaterWarning, stacklevel=level)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """What there is to tell, instead of warnings: it is about what somebody else has asked for."""
+    found: list[str] = []
+    token = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(token)
 
 
 def _level() -> int:

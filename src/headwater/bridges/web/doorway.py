@@ -98,7 +98,7 @@ class Watched(asyncio.Protocol):
 
 class Complaints(logging.LoggerAdapter[logging.Logger]):
     """What aiohttp has to say of requests. Of those that are none it says little, since anybody may send them, as fast
-    as they like: they are counted."""
+    as they like: they are counted. That somebody has left is nothing to speak of either."""
 
     def __init__(self, logger: logging.Logger, count: Callable[[], None]) -> None:
         super().__init__(logger)
@@ -106,8 +106,9 @@ class Complaints(logging.LoggerAdapter[logging.Logger]):
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **others: Any) -> None:
         error = exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]
-        if isinstance(error, HttpProcessingError):
-            self._count()
+        if isinstance(error, HttpProcessingError | ConnectionError):
+            if isinstance(error, HttpProcessingError):
+                self._count()
             self.debug(msg, *args, exc_info=error)
         else:
             super().exception(msg, *args, exc_info=exc_info, **others)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from headwater.bridges.web.session import MOST_FEEDS, Feed
+from headwater.channel.warning import collected
 from headwater.errors import FrameError, HeadwaterError, QueueFull, ServiceError, StoreError
 from headwater.federation.security.policy import Restrict
 from headwater.interest import Interest
@@ -92,7 +93,8 @@ class Feeds:
         options: dict[str, Any] = {"history": asked.history} if asked.history else {}
         with self._lock:  # before it is judged for the last time: a policy that changes meanwhile finds it
             self._open[feed] = identity, stir
-        feed.subscription = channel.subscribe(came, interest, dispatch="inline", **options)
+        with collected() as feed.remarks:
+            feed.subscription = channel.subscribe(came, interest, dispatch="inline", **options)
         self._rejudge(feed, interest)
         return feed
 
@@ -130,7 +132,8 @@ class Feeds:
                 interest = self._interest(identity, self._allowed(identity, "subscribe", channel), where, params)
                 if not anew and _same(made, interest):
                     return False
-                feed.subscription._impose(interest if interest is not None else "true")
+                with collected():
+                    feed.subscription._impose(interest if interest is not None else "true")
             except HeadwaterError as error:  # also if it was cancelled just now: nobody else waits for that
                 feed.withhold()
                 feed.subscription.cancel()
@@ -149,7 +152,8 @@ class Feeds:
         interest = self._interest(identity, channel, where, params)
         before, feed.asked = feed.asked, (channel.name, where, params)  # a policy that changes meanwhile is about this
         try:
-            points: dict[str, int] = feed.subscription.change(where=interest)
+            with collected() as feed.remarks:
+                points: dict[str, int] = feed.subscription.change(where=interest)
         except BaseException:
             feed.asked = before
             self._rejudge(feed, None, anew=True)

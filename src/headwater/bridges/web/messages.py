@@ -2,8 +2,8 @@
 
     from the client                                   from the bridge
     hello      who it is; a session to go on with     welcome    the session, and whether it goes on
-    subscribe  to a channel, with an interest         subscribed, or refused with the reason
-    change     the parameters or the interest         changed, or refused
+    subscribe  to a channel, with an interest         subscribed, with remarks, or refused with the reason
+    change     the parameters or the interest         changed, with remarks, or refused
     cancel     a subscription                         -
     publish    an event                               published, or refused
     ack        so many events of each are done with   -

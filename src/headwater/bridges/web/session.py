@@ -99,6 +99,7 @@ class Feed:
         self._untold = 0  # of which the client does not know
         self.subscription: Any = None
         self.asked: tuple[str, str, dict[str, Any]] = ("", "", {})  # channel, interest and parameters
+        self.remarks: list[str] = []  # of what its client has asked for: allowed, and hardly meant
         self.why = ""  # why it has ended, if it has
         self.judging = threading.Lock()  # of who looks what its client may have
 

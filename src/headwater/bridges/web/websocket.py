@@ -37,7 +37,10 @@ class SocketServer:
             autoping=False,  # pings count as messages do
             compress=False,
         )
-        await socket.prepare(request)
+        try:
+            await socket.prepare(request)
+        except ValueError:  # of headers that are no ASCII
+            raise web.HTTPBadRequest(reason="expected the headers of a WebSocket, found others") from None
         try:
             async with asyncio.timeout(self._serving.limits.hello):
                 welcome = await self._greeted(request, socket)
@@ -121,6 +124,9 @@ class SocketServer:
                 async with asyncio.timeout(self._serving.limits.write):
                     await socket.pong(message.data)
                 continue
+            if message.type == WSMsgType.ERROR:  # it has been closed
+                self._serving.counts["bad"] += 1
+                return
             try:
                 if message.type == WSMsgType.BINARY:
                     said: messages.Message | messages.PublishRecord = messages.read_record(message.data)
@@ -130,7 +136,7 @@ class SocketServer:
                 self._serving.counts["bad"] += 1
                 await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=short(error))
                 return
-            tokens -= messages.COSTS.get(type(said), 1) - 1
+            tokens -= messages.COSTS.get(said.__class__, 1) - 1
             if session.turn != turn or session.is_logged_out:
                 session.wake()  # it is being parted with
                 continue
@@ -147,13 +153,13 @@ class SocketServer:
             match said:
                 case messages.Subscribe():
                     self._serving.feeds.check_room(session, said)
-                    await self._serving.subscribe(session, said)
-                    return said_as(op="subscribed", id=id, type=self._serving.feeds.described(said.channel))
+                    feed = await self._serving.subscribe(session, said)
+                    type = self._serving.feeds.described(said.channel)
+                    return said_as(op="subscribed", id=id, type=type, remarks=feed.remarks)
                 case messages.Change():
-                    points = await self._serving.work(
-                        self._serving.feeds.change, session.identity, session.feeds.get(said.id), said
-                    )
-                    return said_as(op="changed", id=id, points=points)
+                    changed = session.feeds.get(said.id)
+                    points = await self._serving.work(self._serving.feeds.change, session.identity, changed, said)
+                    return said_as(op="changed", id=id, points=points, remarks=changed.remarks if changed else [])
                 case messages.Cancel():
                     if (ended := session.feeds.pop(said.id, None)) is not None:
                         await self._serving.work(self._serving.feeds.cancel, ended)
