@@ -277,3 +277,31 @@ def test_large_integers_and_records_pass_a_page_unharmed(browser: Browser) -> No
         eventually(lambda: browser.run("got.length") == 3)
         assert browser.run("got") == [*wanted, [3, *wanted[0][1:]]]
         assert sorted(each[1:] for each in browser.run("bytes")) == [[], [0, 255, 10], [97, 98]]
+
+
+def test_a_page_of_a_site_that_is_named_uses_everything(browser: Browser) -> None:
+    """By module, WebSocket, fetch and EventSource, each of which a browser asks for leave for in its own way."""
+    with Node("lab") as node, Node("other") as other:
+        source = node.channel("doors", Door).source()
+        theirs = other.services.add(WebBridge(other, "127.0.0.1:0"))
+        ours = node.services.add(WebBridge(node, "127.0.0.1:0", origins=[theirs.endpoint + "/"]))
+        browser.visit(f"{theirs.endpoint}/")
+        browser.run(
+            f"""(async () => {{
+              const {{ connect }} = await import("{ours.endpoint}/headwater.js");
+              window.got = []; window.told = [];
+              window.node = connect("{ours.endpoint}/ws".replace("http", "ws"));
+              await node.subscribe("doors", {{}}, (event) => got.push(event.floor)).ready;
+              window.follow = new EventSource("{ours.endpoint}/channels/doors/events?where=floor%3E1");
+              follow.onmessage = ({{ data }}) => told.push(JSON.parse(data).floor);
+              follow.addEventListener("dropped", ({{ data }}) => told.push(data));
+              await new Promise((done) => follow.onopen = done);
+              const post = {{ method: "POST", headers: {{ "Content-Type": "application/json" }} }};
+              const event = JSON.stringify({{ floor: 1, name: "page" }});
+              window.answer = await (await fetch("{ours.endpoint}/channels/doors", {{ ...post, body: event }})).json();
+            }})()"""
+        )
+        source.publish(Door(2, "x"))
+        assert browser.run("answer") == {"published": 1}
+        eventually(lambda: browser.run("got") == [1, 2] and browser.run("told") == [2])
+        browser.run("follow.close(); node.close()")
