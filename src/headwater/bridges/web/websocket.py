@@ -153,9 +153,9 @@ class SocketServer:
             match said:
                 case messages.Subscribe():
                     self._serving.feeds.check_room(session, said)
-                    feed = await self._serving.subscribe(session, said)
+                    made = await self._serving.subscribe(session, said)
                     type = self._serving.feeds.described(said.channel)
-                    return said_as(op="subscribed", id=id, type=type, remarks=feed.remarks)
+                    return said_as(op="subscribed", id=id, type=type, remarks=made.remarks)
                 case messages.Change():
                     changed = session.feeds.get(said.id)
                     points = await self._serving.work(self._serving.feeds.change, session.identity, changed, said)
