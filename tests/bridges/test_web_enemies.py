@@ -527,7 +527,7 @@ class Place(asyncio.Transport):
 
 def test_one_address_does_not_take_all_connections() -> None:
     """Where there are no more, who has most of them gives one for who has fewer; the oldest stay."""
-    doorway = Doorway(10, 5.0)
+    doorway = Doorway(10, 5.0, 30.0)
     greedy = [Place("192.0.2.1") for _ in range(10)]
     assert all(map(doorway.let_in, greedy))
     doorway.heard(greedy[0])
@@ -541,7 +541,7 @@ def test_one_address_does_not_take_all_connections() -> None:
         doorway.left(each)  # as their protocols say when they are gone
     doorway.left(others[0])
     assert doorway.let_in(Place("192.0.2.1"))
-    even = Doorway(2, 5.0)
+    even = Doorway(2, 5.0, 30.0)
     assert even.let_in(Place("192.0.2.1")) and even.let_in(Place("192.0.2.2")) and not even.let_in(Place("192.0.2.3"))
 
 
@@ -593,3 +593,19 @@ def test_what_is_to_be_said_of_the_interest_of_a_client_is_told_to_it(recwarn: p
 
     run(test)
     assert not recwarn.list
+
+
+def test_who_asks_and_asks_and_reads_nothing_is_parted_with() -> None:
+    """By whatever requests, also those that need no login."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            async with bridge(node, limits=WebLimits(write=0.2)) as made:
+                ask = b"GET /headwater.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                _, writer = await raw(made.endpoint, ask * 5000)  # whose answers are more than sockets hold
+                await soon(lambda: bool(made._doorway._places))
+                await soon(lambda: not made._doorway._places)
+                assert made.report()["refused"] == 1
+                writer.transport.abort()
+
+    run(test)

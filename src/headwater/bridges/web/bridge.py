@@ -109,7 +109,7 @@ class WebBridge(Service):
         self._opened: threading.Event = threading.Event()
         self._failure: BaseException | None = None
         self._thread = Supervised(self._run, f"headwater-{node.name}-{name}", node._crashes)
-        self._doorway = Doorway(self.limits.connections, self.limits.hello)
+        self._doorway = Doorway(self.limits.connections, self.limits.hello, self.limits.write)
         self.endpoint = ""
 
     # ── as a service ──

@@ -1,4 +1,4 @@
-"""The doorway of a web server: connections are counted, and parted with if they say nothing for too long."""
+"""The doorway of a web server: connections are counted, and parted with if they say, or read, nothing for too long."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from headwater.bridges.web.gate import network_of
 
 
 class Doorway:
-    """Of one server; only the thread of its loop is here."""
+    """Of one server; only the thread of its loop is here. A whole request must have come in `seconds`, and what is sent
+    must have been taken in `taking` seconds."""
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self._most, self._seconds = most, seconds
+    def __init__(self, most: int, seconds: float, taking: float) -> None:
+        self._most, self._seconds, self._taking = most, seconds, taking
         self._places: dict[asyncio.BaseTransport, str] = {}  # where each connection is from, the oldest first
         self._silent: dict[asyncio.BaseTransport, float] = {}  # those without a whole request yet, since when
+        self._full: dict[asyncio.BaseTransport, float] = {}  # those that do not take what is sent, since when
         self.refused = 0
 
     def let_in(self, transport: asyncio.BaseTransport) -> bool:
@@ -49,16 +51,25 @@ class Doorway:
     def left(self, transport: asyncio.BaseTransport) -> None:
         """A connection has ended."""
         self._silent.pop(transport, None)
+        self._full.pop(transport, None)
         self._places.pop(transport, None)
 
+    def takes(self, transport: asyncio.BaseTransport, takes: bool) -> None:
+        """Whether it takes what is sent."""
+        if takes:
+            self._full.pop(transport, None)
+        elif transport in self._places:
+            self._full[transport] = monotonic()
+
     def sweep(self) -> None:
-        """Part with who has been silent for too long."""
+        """Part with who has been silent, or has read nothing, for too long."""
         now = monotonic()
-        for transport, since in list(self._silent.items()):
-            if now - since > self._seconds:
-                self.refused += 1
-                self.left(transport)
-                transport.abort()  # type: ignore[attr-defined]
+        late = [each for each, since in self._silent.items() if now - since > self._seconds]
+        late += [each for each, since in self._full.items() if now - since > self._taking]
+        for transport in late:
+            self.refused += 1
+            self.left(transport)
+            transport.abort()  # type: ignore[attr-defined]
 
 
 class Watched(asyncio.Protocol):
@@ -89,10 +100,12 @@ class Watched(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self._transport is not None:
+            self._doorway.takes(self._transport, False)
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         if self._transport is not None:
+            self._doorway.takes(self._transport, True)
             self._inner.resume_writing()
 
 
