@@ -16,7 +16,7 @@ import jwt
 import pytest
 
 from headwater import Event, Node, Queue, u32
-from headwater.bridges.web import WebLimits
+from headwater.bridges.web import WebBridge, WebLimits
 from headwater.bridges.web import session as sessions
 from headwater.bridges.web.doorway import Doorway
 from headwater.bridges.web.gate import network_of
@@ -607,5 +607,24 @@ def test_who_asks_and_asks_and_reads_nothing_is_parted_with() -> None:
                 await soon(lambda: not made._doorway._places)
                 assert made.report()["refused"] == 1
                 writer.transport.abort()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example", 403), ("127.0.0.1", 200), ("192.0.2.1:8080", 200), ("[2001:db8::1]:80", 200), ("localhost", 200)],
+)
+def test_where_nothing_is_proven_no_name_of_a_page_leads_here(host: str, status: int) -> None:
+    """A page may have its name lead to any address; with TLS the certificate would not fit."""
+
+    async def test() -> None:
+        with Node("lab", listen="127.0.0.1:0", security=Security(open=True)) as node:
+            made = node.services.add(WebBridge(node, "0.0.0.0:0", anonymous=True))
+            port = made.endpoint.rpartition(":")[2]
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as web:
+                for path in ("/channels", "/"):
+                    async with web.get(path, headers={"Host": host, "Origin": f"http://{host}"}) as answer:
+                        assert answer.status == status
 
     run(test)

@@ -20,6 +20,7 @@ import binascii
 import functools
 import json
 import logging
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +37,16 @@ from headwater.bridges.web.gate import Gate, TooOften
 from headwater.bridges.web.responses import GUARDED, bearer, problem, send_lines, value_of
 from headwater.bridges.web.serving import Serving, owner_of, send_until_gone
 from headwater.bridges.web.session import Session
-from headwater.bridges.web.settings import WebLimits, address, check_channels, check_reach, is_loopback, opening, tls
+from headwater.bridges.web.settings import (
+    WebLimits,
+    address,
+    check_channels,
+    check_reach,
+    is_address,
+    is_loopback,
+    opening,
+    tls,
+)
 from headwater.bridges.web.websocket import SocketServer
 from headwater.channel.names import Pattern
 from headwater.channel.services import Service
@@ -101,6 +111,7 @@ class WebBridge(Service):
         self._hosts = frozenset(each.lower() for each in hosts) | (
             {"localhost", "127.0.0.1", "[::1]"} if loopback else set()
         )
+        self._by_address = not (self._hosts or self._tls)  # a certificate says which names are ours; else no name is
         self._feeds = Feeds(node, self._gate, self._shows)
         self._sources = tuple(sources)
         check_channels(self._sources, self._shows, node)
@@ -223,7 +234,8 @@ class WebBridge(Service):
         self._doorway.heard(request.transport)
         if not self._is_here(request):
             self._serving.counts["refused"] += 1
-            return problem(403, f"expected a Host of {', '.join(sorted(self._hosts))}; name others: hosts=[…]")
+            known = ", ".join(sorted(self._hosts)) or "an address"
+            return problem(403, f"expected a Host of {known}; name others: hosts=[…]")
         origin = request.headers.get("Origin", "")
         if origin and not self._is_welcome(request, origin):
             self._serving.counts["refused"] += 1
@@ -264,6 +276,8 @@ class WebBridge(Service):
         """A page of anybody may have a name that leads to this address: who asks for that name is not meant."""
         host = request.headers.get("Host", "").lower()
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        if self._by_address:
+            return is_address(name) or name in ("localhost", socket.gethostname().lower())
         return name in self._hosts or not self._hosts
 
     def _is_welcome(self, request: web.Request, origin: str) -> bool:

@@ -52,6 +52,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_address(host: str) -> bool:
+    """Whether a host, as a request names it, is an address and no name."""
+    try:
+        ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
 def tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     """The context of PEM files, if there are any."""
     if certificate is None and key is None:
@@ -105,4 +114,4 @@ def opening(error: BaseException, host: str, port: int) -> BaseException:
     return error
 
 
-__all__ = ["WebLimits", "address", "check_channels", "check_reach", "is_loopback", "opening", "tls"]
+__all__ = ["WebLimits", "address", "check_channels", "check_reach", "is_address", "is_loopback", "opening", "tls"]
