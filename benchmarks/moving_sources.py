@@ -10,6 +10,7 @@ from the sink's node to the one that the source was at, taken by turns with the 
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import statistics
 import sys
@@ -32,6 +33,7 @@ CHANNEL, TYPE = "measured.hall", "n: i64"
 
 def _place(name: str, folder: str, connect: str, said: Any) -> None:
     """A node that may have the source, and publishes as long as it does: at the rate, in bursts of a millisecond."""
+    logging.getLogger("headwater.federation").setLevel(logging.ERROR)  # round trips are refused, as they should be
     options: dict[str, Any] = {"connect": connect} if connect else {}
     with Node(
         name, listen="tcp/127.0.0.1:0", log=Path(folder) / name, state=Path(folder) / f"{name}.state", **options
