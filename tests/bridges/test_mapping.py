@@ -152,6 +152,7 @@ def test_no_event_speaks_to_the_broker_itself(topic: str, syntax: TopicSyntax, f
         ("a/{x...}/b", MQTT, "last segment"),
         ("a/{x}/{x}", MQTT, "each field once"),
         ("a/b{x}", MQTT, "as a whole segment"),
+        ("a/{x}", NATS, "NATS has '.' between segments"),
         ("", MQTT, "1 to 65,535 bytes"),
         ("a..b", NATS, "as NATS has them"),
         ("a.b c", NATS, "as NATS has them"),

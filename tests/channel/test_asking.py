@@ -77,7 +77,7 @@ def test_neither_channel_events_nor_other_questions_are_mixed_up() -> None:
         assert node.report().services["questions"]["t.prices"]["answers"] == 1
 
 
-def test_what_an_answerer_raises_comes_as_text_and_not_as_traceback() -> None:
+def test_what_an_answerer_raises_comes_as_text_and_not_as_traceback(caplog: pytest.LogCaptureFixture) -> None:
     with Node() as node:
         prices = node.channel("t.prices", Symbol)
 
@@ -89,6 +89,9 @@ def test_what_an_answerer_raises_comes_as_text_and_not_as_traceback() -> None:
         with pytest.raises(AnswerError, match=r"'broker' of node .* has failed: LookupError: no x!") as caught:
             prices.ask_and_wait(Symbol("x", 1), timeout=GUARD)
         assert (caught.value.node, caught.value.who) == (node.name, "broker")
+        assert (
+            "channel 't.prices': 'broker' has failed to answer a question, and the asker is told: Look" in caplog.text
+        )
         assert len(str(caught.value)) < 2200 and "Traceback" not in str(caught.value)
         with pytest.raises(AnswerError, match=r"expected an answer of type .*Price, found str"):
             prices.ask_and_wait(Symbol("x", 2), timeout=GUARD)

@@ -424,7 +424,7 @@ def test_members_agree_on_what_they_want() -> None:
     [
         ({"group": ""}, "group: expected a name"),
         ({"group": 7}, "group: expected a name of 1 to 200 characters, found 7"),
-        ({"group_key": "owner"}, "group: expected a name"),
+        ({"group_key": "owner"}, "group_key: expected group= beside it, found 'owner' alone"),
         ({"group": "w", "group_key": "ownr"}, "group_key: expected a field of Job, found 'ownr'; did you mean 'owner'"),
         ({"group": "w", "group_key": 3}, "group_key: expected the name of a field, found 3"),
         ({"group": "w", "history": 5, "order": "timestamp"}, "history: .*; order: "),

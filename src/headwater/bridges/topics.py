@@ -163,7 +163,8 @@ def _segment(part: str, syntax: TopicSyntax, place: str, problems: list[ConfigPr
     if found is not None:
         return Segment(found[1], field=True, rest=found[2] is not None)
     if "{" in part or "}" in part:
-        problems.append(ConfigProblem(place, "{name} or {name...} as a whole segment", repr(part)))
+        hint = f"{syntax.name} has {syntax.separator!r} between segments"
+        problems.append(ConfigProblem(place, "{name} or {name...} as a whole segment", repr(part), hint))
     elif not syntax.is_segment(part):
         hint = f"write {{name}} for {syntax.one}, and {{name...}} for {syntax.rest}"
         problems.append(ConfigProblem(place, f"segments as {syntax.name} has them", repr(part), hint))

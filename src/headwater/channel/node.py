@@ -681,8 +681,7 @@ class Node:
     ) -> dict[str, int]:
         """Exchange an interest, its parameters or its zones, everywhere at once."""
         with self._wiring.lock:
-            if subscription.cancelled:
-                raise ClosedError(f"change: subscription {subscription.name!r} was cancelled; subscribe again")
+            subscription._must_live("change")
             old, options = subscription._asked[part], subscription._options
             scope = options.zones if zones is ... else check_zones(zones)
             new = old

@@ -603,8 +603,7 @@ class Subscription(Pulling[E_co]):
     def pause(self, why: str = "pause() was called") -> None:
         """Deliver nothing until `resume`; up to the queue's limit events wait, further ones are dropped and counted."""
         self._must_live("pause")
-        if self._fenced is not None:
-            raise SubscriptionError(f"pause: subscription {self.name!r}: {self._fenced}")
+        self._must_stay("pause")
         self._pause(why)
 
     def _pause(self, why: str, *, slowed: bool = False, lenient: bool = False) -> None:
@@ -681,12 +680,19 @@ class Subscription(Pulling[E_co]):
         return await in_thread(lambda: self.move(to=to, lasts=lasts), stop=nothing)
 
     def _must_stay(self, what: str) -> None:
-        if self._fenced is not None:
-            raise SubscriptionError(f"{what}: subscription {self.name!r}: {self._fenced}")
+        if self._fenced is not None and not self.cancelled:
+            raise SubscriptionError(
+                f"{what}: subscription {self.name!r}: {self._fenced}; node.resume(token, handler) brings it back"
+            )
 
     def _must_live(self, what: str) -> None:
         if self.cancelled:
-            raise ClosedError(f"{what}: subscription {self.name!r} was cancelled; subscribe again")
+            why = (
+                "was cancelled; subscribe again"
+                if self._fenced is None
+                else "has left: it goes on where its token is used"
+            )
+            raise ClosedError(f"{what}: subscription {self.name!r} {why}")
 
     # ── what is going on ──
 

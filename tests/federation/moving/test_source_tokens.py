@@ -149,7 +149,9 @@ def test_bad_tokens_and_what_cannot_move(tmp_path: Path) -> None:
         with pytest.raises(SubscriptionError, match="found both"):
             source.move("hall", to="mill")
         late = source.move(lasts=1e-6)
-        with pytest.raises(FederationError, match="it has expired; 's' goes on where it was"):
+        with pytest.raises(
+            FederationError, match=r"^resume_source: 's': node lab: .*token has expired; 's' goes on where it was"
+        ):
             mill.resume_source(late, timeout=GUARD)
         token = source.move()
         mallory = mill._engine.context.keyring.credentials.identity
@@ -170,8 +172,11 @@ def test_bad_tokens_and_what_cannot_move(tmp_path: Path) -> None:
             bare.resume_source(token, timeout=GUARD)
         with pytest.raises(SubscriptionError, match="a node with state"):
             bare.channel("test.other", Count).source("s").move()
-        with pytest.raises(FederationError, match="found none here and a log where it is"):
+        with pytest.raises(FederationError, match="found one where the source is and none here; give this node one"):
             plain.resume_source(token, timeout=GUARD)
+        unlogged = plain.channel("test.unlogged", Count).source("s").move()
+        with pytest.raises(FederationError, match="found one here and none where the source is; log the channel there"):
+            mill.resume_source(unlogged, timeout=GUARD)
         with pytest.raises(SubscriptionError, match="name: a source that moves has the one that it had"):
             mill.resume_source(token, name="other")
         namesake = mill.channel(CHANNEL, Count).source("s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Event, Node, Reliable, i64
-from headwater.errors import FederationError, HeadwaterError, SubscriptionError
+from headwater.errors import ClosedError, FederationError, HeadwaterError, SubscriptionError
 from headwater.federation.security.signed_document import sign
 from headwater.federation.wire.move_requests import ClaimMove
 from headwater.security import Rule
@@ -99,8 +100,13 @@ def test_forged_tokens_are_refused(pair: tuple[Node, Node]) -> None:
     with pytest.raises(FederationError, match="expected move"):
         b.resume(closed(other), print, timeout=GUARD)
     changed = SignedDocument(document, signed.content.replace(b"test.count", b"test.mount"), signed.signature)
-    with pytest.raises(FederationError, match="not signed by it, or was changed"):
+    with pytest.raises(
+        FederationError, match=r"^resume: expected a token as subscription.move.*not signed by it, or was changed"
+    ):
         b.resume(closed(changed), print, timeout=GUARD)
+    for bad in ("hwm1.abcdef", token[:-20]):
+        with pytest.raises(FederationError, match=r"^resume: expected a whole token, found one that was cut short"):
+            b.resume(bad, print, timeout=GUARD)
     for nothing in (None, 7, "", "hwm1.", "hwm1.!!!", "hwm2." + token[5:], token[:-20], token + "A" * 10_000_000):
         with pytest.raises(FederationError):
             b.resume(nothing, print, timeout=GUARD)  # type: ignore[arg-type]
@@ -130,7 +136,7 @@ def test_numbers_cannot_be_guessed_and_answers_say_nothing(pair: tuple[Node, Nod
     for id in (bytes(32), b"\xff" * 32):
         with pytest.raises(FederationError, match="never made here"):
             b._engine.dialogue.ask(peer, ClaimMove(id, bytes(16)), GUARD)
-    with pytest.raises(FederationError, match="for somebody"):
+    with pytest.raises(FederationError, match=r"^resume: 'guessed': node a: .* for somebody, and not for b, .key:"):
         b.resume(token, print, timeout=GUARD)
     a.resume(token, print, timeout=GUARD).cancel()
 
@@ -147,8 +153,11 @@ def test_only_what_can_go_on_elsewhere_moves(pair: tuple[Node, Node], tmp_path: 
             sink.move(**wrong)
     assert sink.state == "open"
     token = sink.move()
-    with pytest.raises(SubscriptionError, match="on its way"):
+    with pytest.raises(SubscriptionError, match="on its way to another node already; use the token that there is"):
         sink.move()
+    for held in (sink.pause, sink.resume, partial(sink.change, where="n > 1")):
+        with pytest.raises(SubscriptionError, match=r"on its way to another node; node\.resume\(token, handler\)"):
+            held()
     for wrong in ({"delivery": DURABLE}, {"history": 5}, {"where": "n > 1"}):
         with pytest.raises(SubscriptionError, match="leave it out"):
             b.resume(token, print, **wrong)
@@ -158,8 +167,9 @@ def test_only_what_can_go_on_elsewhere_moves(pair: tuple[Node, Node], tmp_path: 
     other = b.resume(token, print, name="twice", timeout=GUARD)
     assert other.name == "twice" and sink.state == "closed"
     eventually(lambda: sink.cancelled, "nothing of it is left")
-    with pytest.raises(HeadwaterError, match="cancelled"):
-        sink.move()
+    for again in (sink.move, sink.resume, partial(sink.change, where="n > 1")):
+        with pytest.raises(ClosedError, match="'once' has left: it goes on where its token is used"):
+            again()
     with Node("alone", state=":memory:") as alone:
         with pytest.raises(SubscriptionError, match="without a network"):
             sink_of(alone).move()

@@ -111,7 +111,9 @@ def read(data: str) -> Message:
     try:
         found: Message = _DECODE(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise FrameError(f"expected a message as the page of web clients has them, found: {error}") from None
+        raise FrameError(
+            f"expected a message as headwater/bridges/web/messages.py has them, found another: {error}"
+        ) from None
     return found
 
 

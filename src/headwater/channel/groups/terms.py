@@ -79,7 +79,9 @@ def _zones(zones: frozenset[str] | None) -> str:
 def check_group(group: Any, key: Any, options: Options, type: EventType | None) -> Options:
     """The options of a member, checked: what a group cannot have is an error, all of it at once."""
     problems = []
-    if not isinstance(group, str) or not group or len(group) > LONGEST_NAME or not group.isprintable():
+    if group is None:
+        problems.append(f"group_key: expected group= beside it, found {key!r} alone; give the group a name")
+    elif not isinstance(group, str) or not group or len(group) > LONGEST_NAME or not group.isprintable():
         problems.append(f"group: expected a name of 1 to {LONGEST_NAME} characters, found {group!r}")
     problems += key_problems(key, type)
     for what, wrong, why in (

@@ -300,7 +300,7 @@ class Asker:
     def _nobody(self) -> NoAnswerer:
         return NoAnswerer(
             f"channel {self._channel.name!r}: expected somebody who answers such a question, found nobody; "
-            "channel.answer(handler, answers=…) has one answer"
+            "have somebody answer: channel.answer(handler, answers=…)"
         )
 
     # ── its channels ──

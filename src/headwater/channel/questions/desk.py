@@ -130,10 +130,16 @@ class Answering:
     ) -> None:
         """The asker gets the text; what led to it stays here."""
         self._desk.failed += 1
-        log.warning(
-            "%s: the question of %s raised %s", self, event.question_asker, type(error).__name__, exc_info=error
-        )
         text = text_of(error)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
+        whose = "" if about is None else f" of node {about._source.node!r}"
+        log.warning(
+            "channel %r: %r has failed to answer a question%s, and the asker is told: %s",
+            self._desk.name,
+            self.name,
+            whose,
+            text,
+            exc_info=error,
+        )
         self._desk.say(self, event, about, None, text, here)
 
     def has(self, event: Any, about: About | None, record: bytes) -> bool:

@@ -83,12 +83,12 @@ class Arrival:
         try:
             taken = register.taken(move.id)
         except SubscriptionError as error:
-            raise FederationError(f"resume: the token of {sink!r}: {error}") from None
+            raise FederationError(f"resume: {sink!r}: {error}") from None
         asked, made_options = wanted(self._node, move, handler, options)
         if durable:
             return self._resume_durable(register, sink, move, name, taken, (asked, made_options), end)
         if taken is not None:
-            raise FederationError(f"resume: the token of {sink!r}: it was used here before, by {taken!r}")
+            raise FederationError(f"resume: {sink!r}: the token was used here before, by {taken!r}")
         if name is None and sink not in self._node.subscriptions:
             name = sink
         return self._resume(register, sink, move, name, (asked, made_options), end, {}, {})
@@ -108,6 +108,11 @@ class Arrival:
         name = taken or name or sink
         state = self._node.state
         assert state is not None
+        if taken is not None and taken in self._node.subscriptions:
+            raise SubscriptionError(
+                f"resume: {sink!r}: the token was used here, and the subscription goes on: it is "
+                f"node.subscriptions[{taken!r}]"
+            )
         if taken is not None:
             claimed = self._asked_again(sink, move, end)
             positions, handed = state.positions(taken), state.handed(taken)
@@ -225,7 +230,7 @@ class Arrival:
         try:
             return self._moving.at_home(move.id, self._claimant_of(move))
         except SubscriptionError as error:
-            raise FederationError(f"resume: the token of {sink!r}: {error}") from None
+            raise FederationError(f"resume: {sink!r}: {error}") from None
 
     def _asked_again(self, sink: str, move: SinkMove, end: float) -> MoveClaimed | None:
         """It is here, and may have been ended before it had what waits at the old node, if that is still there."""
@@ -244,6 +249,10 @@ class Arrival:
                 f"resume: {sink!r} cannot be had from the node that it was at: {error}; try again with the same "
                 "token when that is there"
             ) from None
+        except FederationError as error:
+            if type(error) is FederationError:  # the node's own word: say what it is about
+                raise FederationError(f"resume: {sink!r}: {error}") from None
+            raise
         return made
 
     def _ask(self, move: SinkMove, request: Any, end: float) -> Any:

@@ -55,7 +55,7 @@ class Registers:
             terms = register.terms(id)
             if terms is not None:
                 return register, terms
-        raise SubscriptionError("it was never made here, or is long over")
+        raise SubscriptionError("the token was never made here, or is long over")
 
     def departed(self, channel: str) -> list[str]:
         """Durable sinks of a channel that are on their way, or gone."""

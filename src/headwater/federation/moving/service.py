@@ -104,7 +104,10 @@ class Moving(Service):
         until = self._now() + round(seconds * 1e9)
         with self._turn:
             if subscription._fenced is not None:
-                raise SubscriptionError(f"move: subscription {subscription.name!r}: {subscription._fenced}")
+                raise SubscriptionError(
+                    f"move: subscription {subscription.name!r}: {subscription._fenced} already; use the token that "
+                    "there is, or wait until its time (lasts=) is over"
+                )
             still = Standstill(self._context, subscription, LEAVING)
         try:
             still.reach()
@@ -176,7 +179,7 @@ class Moving(Service):
         principal, peer = caller.principal, caller.peer
         fits = not target or Rule("**", target).concerns(principal)
         if not (fits or target == peer.id or (principal.how == "key" and target == peer.name)):
-            raise SubscriptionError(f"the token is for {target}, and not for {principal}")
+            raise SubscriptionError(f"the token is for {target}, and not for {claimant_of(caller)}")
         for channel in channels:
             verdict = self._context.decisions.decide(principal, "subscribe", channel)
             if not verdict:
@@ -246,7 +249,7 @@ class Moving(Service):
             if lost:
                 log.warning("subscription %r has moved, and %d events that waited were not fetched", name, lost)
         if register is self.registers.fleeting and not self._node.closed:
-            register.forget(name, "it was used, a while ago")
+            register.forget(name, "the token was used, a while ago")
 
     # ── coming back ──
 
@@ -320,6 +323,11 @@ class Departure:
     until: int  # nanoseconds since 1970
 
 
+def claimant_of(caller: Caller) -> str:
+    """Who shows a token, for people: a key says nothing to them, so the name that comes with it is told too."""
+    return f"{caller.peer.name}, {caller.principal}" if caller.principal.how == "key" else f"{caller.principal}"
+
+
 def check_target(to: object) -> None:
     """Raise unless that can be whom a token is for."""
     if to == "":
@@ -335,4 +343,4 @@ def check_target(to: object) -> None:
         ) from None
 
 
-__all__ = ["Moving", "check_target"]
+__all__ = ["Moving", "check_target", "claimant_of"]

@@ -138,10 +138,15 @@ class SourceArrival:
             )
         logged = logs is not None and logs.wants(move.channel)
         if logged != bool(move.home):
-            here, there = ("a log", "none") if logged else ("none", "a log")
             raise FederationError(
-                f"{PLACE}: source {name!r} of {move.channel}: expected the same at both nodes, found {here} here and "
-                f"{there} where it is; Node(log=...) has one, and its `channels` say for which"
+                f"{PLACE}: source {name!r} of {move.channel}: expected a log of the channel at both nodes or at "
+                + (
+                    "neither, found one here and none where the source is; log the channel there too, or leave it out "
+                    "of the `channels` of the log here"
+                    if logged
+                    else "neither, found one where the source is and none here; give this node one, "
+                    "Node(log=...), whose `channels` have it"
+                )
             )
         namesake = channel.sources.get(name)
         if namesake is not None and namesake.local:
@@ -229,10 +234,14 @@ class SourceArrival:
                     left = max(RETRY_SECONDS, min(ANSWER_SECONDS, end - monotonic()))
                     found = self._dialogue.ask(peer, request, left)
                     if not isinstance(found, answer):
-                        raise FederationError(f"{PLACE}: expected {answer.__name__}, found {type(found).__name__}")
+                        raise FederationError(f"expected {answer.__name__}, found {type(found).__name__}")
                     return found
                 except Unreachable as error:
                     problem = str(error)
+                except FederationError as error:
+                    if type(error) is FederationError:  # the node's own word: say what it is about
+                        raise FederationError(f"{PLACE}: {move.source!r}: {error}") from None
+                    raise
             if monotonic() >= end or self._context.closing:
                 raise Unreachable(
                     f"{PLACE}: {move.source!r} cannot be had from the node that it was at: {problem}; try again with "

@@ -26,7 +26,7 @@ from headwater.channel.services import Service
 from headwater.errors import SubscriptionError
 from headwater.federation.arrive.deeds import Deeds, leading_to
 from headwater.federation.moving.answering import Answering, Later
-from headwater.federation.moving.service import MOST_SECONDS, check_target
+from headwater.federation.moving.service import MOST_SECONDS, check_target, claimant_of
 from headwater.federation.moving.source_arrival import KIND, PREFIX, SourceArrival
 from headwater.federation.moving.source_departure import SourceDeparture, check_movable, home_of
 from headwater.federation.moving.source_past import EarlierEvents, page_of
@@ -185,11 +185,11 @@ class MovingSources(Service):
         """Of the move that a token is for, if it is for who shows it."""
         terms = None if self._node.state is None else self.register.terms(id)
         if terms is None:
-            raise SubscriptionError("it was never made here, or is long over")
+            raise SubscriptionError("the token was never made here, or is long over")
         principal, peer = caller.principal, caller.peer
         fits = not terms.target or Rule("**", terms.target).concerns(principal)
         if not (fits or terms.target == peer.id or (principal.how == "key" and terms.target == peer.name)):
-            raise SubscriptionError(f"the token is for {terms.target}, and not for {principal}")
+            raise SubscriptionError(f"the token is for {terms.target}, and not for {claimant_of(caller)}")
         verdict = self._context.decisions.decide(principal, "advertise", terms.channel)
         if not verdict:
             raise SubscriptionError(f"{terms.channel}: {verdict.why}")
@@ -205,7 +205,9 @@ class MovingSources(Service):
     def _not_open(self, id: bytes, terms: Terms) -> SubscriptionError:
         now = self.register.terms(id) or terms  # another one may have been quicker
         if now.who:
-            return SubscriptionError(f"it was used: {now.who} goes on with {terms.source!r}; have that one move it")
+            return SubscriptionError(
+                f"the token was used: {now.who} goes on with {terms.source!r}; have that one move it"
+            )
         return Later(f"{terms.source!r} is not open there")  # a program that was started again makes it soon
 
     def _fetched(self, caller: Caller, request: FetchPast) -> PastPage:
@@ -218,7 +220,7 @@ class MovingSources(Service):
         elif terms.who == caller.peer.name:
             last = request.upto
         else:
-            raise SubscriptionError(f"it was used: {terms.who} goes on with {terms.source!r}")
+            raise SubscriptionError(f"the token was used: {terms.who} goes on with {terms.source!r}")
         rows, upto = self._page(terms, request.after, min(request.upto or last, last))
         return PastPage(rows, upto, last)
 

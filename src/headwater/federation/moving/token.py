@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headwater.decoders import msgpack_decoder
-from headwater.errors import FederationError, SubscriptionError
+from headwater.errors import FederationError, SecurityError, SubscriptionError
 from headwater.federation.security.signed_document import DocumentVerifier, sign
 from headwater.federation.wire.move_requests import SinkMove
 from headwater.services.documents import DOCUMENT_BYTES, MAX_BODY, Document, SignedDocument
@@ -76,12 +76,23 @@ def verified_token(context: Context, token: object, prefix: str, kind: str, plac
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise FederationError(f"{place}: expected a whole token, found one that was changed: {error}") from None
-    signed = SignedDocument.from_bytes(data)
+    try:
+        signed = SignedDocument.from_bytes(data)
+    except SecurityError as error:
+        raise SecurityError(
+            f"{place}: expected a whole token, found one that was cut short or changed: {error}; copy all of it",
+            error.reason,
+        ) from None
     credentials = context.keyring.credentials
     verifier = DocumentVerifier(
         context.security, context.network.federation, trust=credentials.trust, known=lambda fingerprint: True
     )
-    return verifier.verify(signed, kind=kind, expired=True).document
+    try:
+        return verifier.verify(signed, kind=kind, expired=True).document
+    except SecurityError as error:
+        raise SecurityError(
+            f"{place}: expected a token as {maker} has made it, found another: {error}", error.reason
+        ) from None
 
 
 __all__ = ["MAX_TOKEN", "make_token", "read_token", "signed_token", "verified_token"]

@@ -117,16 +117,18 @@ class MoveRegister:
                 )
             )
             if not rows:
-                raise SubscriptionError("it was never made here, or is long over")
+                raise SubscriptionError("the token was never made here, or is long over")
             number, sink, expires, status, before, its, why = rows[0]
             same = (before, bytes(its)) == (who, claimant)
             if status == OVER and (why or not same):
                 raise SubscriptionError(why or f"{sink!r} has come back since")
             if status != OPEN:
                 if not same:
-                    raise SubscriptionError(f"it was used: {before} goes on with {sink!r}; have that one move it")
+                    raise SubscriptionError(
+                        f"the token was used: {before} goes on with {sink!r}; have that one move it"
+                    )
             elif now >= expires:
-                problem = f"it has expired; {sink!r} may go on where it was"
+                problem = f"the token has expired; {sink!r} may go on where it was: have it moved again"
                 _end(write, number, problem)
             else:
                 write(
@@ -155,7 +157,7 @@ class MoveRegister:
         with self._tables.transaction(durable=True) as write:
             rows = list(write("SELECT number, status, expires FROM moves WHERE sink = ? AND status <> ?", (sink, OVER)))
             if rows and rows[0][1] == OPEN and now >= rows[0][2]:
-                _end(write, rows[0][0], f"it has expired; {sink!r} goes on where it was")
+                _end(write, rows[0][0], f"the token has expired; {sink!r} goes on where it was: have it moved again")
         return self.fence(sink)
 
     def forget(self, sink: str, why: str = "") -> bool:
@@ -188,7 +190,7 @@ class MoveRegister:
         sink = str(rows[0][0])
         fence = self.fence(sink)
         if fence is not None:
-            raise SubscriptionError(f"it was used here before, and since then {fence.why}")
+            raise SubscriptionError(f"the token was used here before, and since then {fence.why}")
         return sink
 
     def namesake(self, sink: str, id: bytes) -> bool:

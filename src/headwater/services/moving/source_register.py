@@ -146,14 +146,14 @@ class SourceRegister:
             (digest_of(id),),
         )
         if not rows:
-            raise SubscriptionError("it was never made here, or is long over")
+            raise SubscriptionError("the token was never made here, or is long over")
         source, status, before, its, why, *cut = rows[0]
         if status == OVER:
             raise SubscriptionError(why)
         if status == OPEN:
             return None
         if (before, bytes(its)) != (who, claimant):
-            raise SubscriptionError(f"it was used: {before} goes on with {source!r}; have that one move it")
+            raise SubscriptionError(f"the token was used: {before} goes on with {source!r}; have that one move it")
         return Cut(*cut)
 
     def check(self, id: bytes, now: int) -> None:
@@ -167,7 +167,7 @@ class SourceRegister:
                 write("SELECT number, source, expires, status FROM source_moves WHERE digest = ?", (digest_of(id),))
             )
             if rows and rows[0][3] == OPEN and now >= rows[0][2]:
-                problem = f"it has expired; {rows[0][1]!r} goes on where it was"
+                problem = f"the token has expired; {rows[0][1]!r} goes on where it was: have it moved again"
                 _end(write, rows[0][0], problem)
         if problem:
             raise SubscriptionError(problem)
@@ -177,7 +177,7 @@ class SourceRegister:
         with self._tables.transaction(durable=True) as write:
             rows = list(write("SELECT number, status, why FROM source_moves WHERE digest = ?", (digest_of(id),)))
             if not rows or rows[0][1] != OPEN:
-                raise SubscriptionError(rows[0][2] if rows and rows[0][2] else "it was used just now")
+                raise SubscriptionError(rows[0][2] if rows and rows[0][2] else "the token was used just now")
             write(
                 "UPDATE source_moves SET status = ?, who = ?, claimant = ?, home = ?, term = ?, upto = ?, stamp = ? "
                 "WHERE number = ?",
