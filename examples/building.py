@@ -70,6 +70,7 @@ def opens(visitor: Node, floor: int) -> str:
 
 
 def main() -> None:
+    print("Policies decide who sees what, and who opens what. Ann is security and staff, Bob is staff, Eve a guest.")
     folder = Path(tempfile.mkdtemp())
     building = Node("building", listen="127.0.0.1:0", network=secured("building"), state=folder / "building.sqlite")
     seen = building.channel("ie.tcd.sighting", SIGHTING).source("badges")
@@ -130,5 +131,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    print()
+    print("\nPeople move, and what is theirs goes along: what is seen at each place.")
     building_devices.main()

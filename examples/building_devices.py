@@ -56,25 +56,27 @@ async def a_day(folder: Path) -> None:
         for floor in floors.values():
             stack.enter_context(floor.node)
         floors[0].welcome("ann")
+        floors[2].welcome("bob")
         eventually(lambda: joined.is_connected, "the bridge to the broker")
         for node in (floor.node for floor in floors.values()):
             names = [f"building.{each}" for each in ("sighting", "handover", "mail", "jobs")]
             assert node.until(lambda node=node, names=names: all(map(node.remote_sources, names)), 60.0)
             assert node.ready(60.0)
-        assert house.until(lambda: bool(house.remote_sources("building.steps")), 60.0) and house.ready(60.0)
+        assert house.until(lambda: len(house.remote_sources("building.steps")) == 2, 60.0) and house.ready(60.0)
 
         async def seen(place: str, count: int) -> None:
             await asyncio.to_thread(eventually, lambda: story.seen(place) >= count, f"{count} at {place}")
 
-        story.step("Ann is on floor 0, and has mail")
+        story.step("Ann is on floor 0, Bob on floor 2, and both have mail")
         floors[0].watches["ann"].publish(who="ann", count=120)
         await seen("house", 1)
         mail.publish(to="ann", subject="Coffee?")
         mail.publish(to="bob", subject="Your bicycle")
         mail.publish(to="ann", subject="Lunch?")
         await seen("floor 0", 2)
+        await seen("floor 2", 1)
 
-        story.step("her phone asks how warm it is there")
+        story.step("Ann's phone asks how warm it is there; a thermometer says so, by MQTT")
         phone = Phone(web.endpoint, story)
         await phone.attach()
         await phone.say(op="subscribe", id=1, channel="building.warmth", where="floor = :f", params={"f": 0})
@@ -87,7 +89,7 @@ async def a_day(folder: Path) -> None:
         await phone.say(op="publish", id=2, channel="building.jobs", event={"owner": "ann", "title": "a map"})
         await seen("floor 0", 1)
 
-        story.step("she goes to floor 2; on the stairs there is mail")
+        story.step("a badge reader sees her on floor 2, by MQTT; on the stairs there is mail")
         things.publish("badges/2", "ann", 1)
         await asyncio.to_thread(eventually, lambda: not floors[0].sinks, "her sinks leave floor 0")
         mail.publish(to="ann", subject="Where are you?")
@@ -103,7 +105,7 @@ async def a_day(folder: Path) -> None:
         while len(trays) < 2:  # one may only be on its way
             trays = [each.answer for each in await paper.ask(Paper(2), to="all", timeout=30.0)]
         for tray in sorted(trays, key=lambda tray: tray.printer):
-            story.tell("house", f"{tray.printer}: {tray.sheets}")
+            story.tell("house", f"{tray.printer} has {tray.sheets} sheets")
 
         story.step("she prints again; her phone asks about floor 2")
         await phone.say(op="publish", id=3, channel="building.jobs", event={"owner": "ann", "title": "slides"})
@@ -111,7 +113,15 @@ async def a_day(folder: Path) -> None:
         await phone.hear("changed")
         await seen("floor 2", 1)
 
-        story.step("in the lift it hears nothing; floor 2 gets warm")
+        story.step("Bob goes down to floor 0 with his watch, and there is mail")
+        things.publish("badges/0", "bob", 1)
+        await asyncio.to_thread(eventually, lambda: "bob" in floors[0].watches, "Bob's watch")
+        floors[0].watches["bob"].publish(who="bob", count=80)
+        mail.publish(to="bob", subject="It is stolen")
+        await seen("floor 0", 1)
+        await seen("house", 1)
+
+        story.step("in the lift her phone hears nothing; floor 2 gets warm, which starts a fan")
         await phone.lose()
         for celsius in ("26", "27", "26"):
             things.publish("warmth/2/2.01", celsius, 1)

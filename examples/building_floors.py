@@ -80,6 +80,9 @@ def proven(name: str) -> Network:
     return Network(security=Security(user=name, password=f"{name}'s", users=users, rules=RULES))
 
 
+BY = {"phone": "phone, by WebSocket", "fan": "fan, by MQTT"}  # what is no node, and how it is joined to one
+
+
 class Story:
     """What happens, and what is seen of it at each place; a step is over when all of that has come."""
 
@@ -98,10 +101,11 @@ class Story:
         return len(self._steps[-1][1][place])
 
     def show(self) -> None:
-        rows = [("what happens", *self.PLACES), *((what, *map(", ".join, seen.values())) for what, seen in self._steps)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for what, seen in self._steps:
+            print(what)
+            for place, things in seen.items():
+                if things:
+                    print(f"    {BY.get(place, place):<21}{', '.join(things)}")
 
 
 class Floor:
@@ -160,5 +164,5 @@ class Floor:
 
     def _handler(self, what: str) -> Any:
         if what == "mail":
-            return lambda mail: self._story.tell(self._place, mail.subject)
+            return lambda mail: self._story.tell(self._place, f"mail for {mail.to}: {mail.subject}")
         return lambda job: self._printing.publish(floor=self._number, title=job.title)

@@ -4,9 +4,13 @@ python examples/sharing.py
 """
 
 import asyncio
+import logging
 
 from headwater import Event, Node
 from headwater.errors import AnswerError, NoAnswerer
+
+# A handler below raises. Its node logs that with a traceback; here only what the asker gets is shown.
+logging.getLogger("headwater").setLevel(logging.ERROR)
 
 
 class Job(Event):
@@ -59,7 +63,7 @@ async def main() -> None:
         try:
             await printing.ask(Job(1, True), timeout=0.5)
         except NoAnswerer:
-            print("in colour: nobody")
+            print("in colour: nobody any more, since the attic is closed")
 
 
 asyncio.run(main())

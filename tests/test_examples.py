@@ -25,22 +25,29 @@ PROMISES = {
         "for eve the door of floor 1 stays shut",
         "version 2 holds from {'ie.tcd.sighting': {'badges': 4}} on\neve is told: not allowed: policy",
         "eve has seen 1, ann 5",
-        "what happens                                      floor 0          floor 2      "
-        "   house                      phone          fan\n"
-        "Ann is on floor 0, and has mail                   Coffee?, Lunch?               "
-        "   ann's watch #1: 120 steps\n"
-        "her phone asks how warm it is there                                             "
-        "                              21°\n"
-        "she prints from it                                prints a map\n"
-        "she goes to floor 2; on the stairs there is mail                   Where are you?\n"
-        "her watch has come along, and goes on                                           "
-        "   ann's watch #2: 240 steps\n"
-        "who has paper on floor 2?                                                          2a: 0, 2b: 250\n"
-        "she prints again; her phone asks about floor 2                     prints slides\n"
-        "in the lift it hears nothing; floor 2 gets warm                                 "
-        "                                             at 27°\n"
-        "it is back, and goes on                                                         "
-        "                              26°, 27°, 26°\n",
+        "Ann is on floor 0, Bob on floor 2, and both have mail\n"
+        "    floor 0              mail for ann: Coffee?, mail for ann: Lunch?\n"
+        "    floor 2              mail for bob: Your bicycle\n"
+        "    house                ann's watch #1: 120 steps\n"
+        "Ann's phone asks how warm it is there; a thermometer says so, by MQTT\n"
+        "    phone, by WebSocket  21°\n"
+        "she prints from it\n"
+        "    floor 0              prints a map\n"
+        "a badge reader sees her on floor 2, by MQTT; on the stairs there is mail\n"
+        "    floor 2              mail for ann: Where are you?\n"
+        "her watch has come along, and goes on\n"
+        "    house                ann's watch #2: 240 steps\n"
+        "who has paper on floor 2?\n"
+        "    house                2a has 0 sheets, 2b has 250 sheets\n"
+        "she prints again; her phone asks about floor 2\n"
+        "    floor 2              prints slides\n"
+        "Bob goes down to floor 0 with his watch, and there is mail\n"
+        "    floor 0              mail for bob: It is stolen\n"
+        "    house                bob's watch #1: 80 steps\n"
+        "in the lift her phone hears nothing; floor 2 gets warm, which starts a fan\n"
+        "    fan, by MQTT         at 27°\n"
+        "it is back, and goes on\n"
+        "    phone, by WebSocket  26°, 27°, 26°\n",
     ],
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
     "eco_world.py": [
@@ -60,7 +67,8 @@ PROMISES = {
         "wide covers narrow: True",
     ],
     "moving.py": [
-        "home: the token is for the phone\ndesk: subscribe: 'ann': it has moved to the phone",
+        "home: resume: 'ann': node desk: refused: the token is for phone, and not for home\n"
+        "desk: subscribe: 'ann': it has moved to phone\n",
         "lab: source 'server' of tcd.mail: it has moved to home, and goes on there; publish there\n",
         "the server has published 60 events, of which the log at home has the last ten",
         "desk has read [1, 2, 3, 4, 5, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30]\n",
@@ -124,7 +132,7 @@ PROMISES = {
     ],
     "sharing.py": [
         "in colour: attic, 50 s\nquickest: hall, 20 s\na large one: 'ink' of node 'attic' has failed: ValueError",
-        "in colour: nobody",
+        "in colour: nobody any more, since the attic is closed",
     ],
     "workers.py": [
         "20 orders of more than 10, each packed once: True\npacked while the first rests: 8\n",
@@ -199,9 +207,13 @@ PLAIN = (
     "vehicles.py",
     "workers.py",
 )
+# Each logs as it would by itself: one that has the log say nothing hides no traceback of another.
 RUN = """
-import runpy, sys
+import logging, runpy, sys
 for given in sys.argv[1:]:
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    logging.getLogger("headwater").setLevel(logging.NOTSET)
     sys.argv = given.split("|")
     sys.stdout.write(f"\\n>>>>{sys.argv[0]}\\n")
     try:
