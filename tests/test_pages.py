@@ -85,3 +85,19 @@ def test_links_lead_somewhere(page: str) -> None:
     local = [link for link in links if "://" not in link]
     missing = [link for link in local if not ((ROOT / page).parent / link).exists()]
     assert not missing
+
+
+def test_links_between_pages_lead_to_a_heading_that_is_there() -> None:
+    def anchors(page: Path) -> set[str]:
+        headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+    wrong = []
+    for name in pages():
+        page = ROOT / name
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            if "://" not in link and anchor and target.suffix == ".md" and anchor not in anchors(target):
+                wrong.append(f"{name}: {link}")
+    assert wrong == []
