@@ -438,7 +438,7 @@ def test_an_answer_that_takes_too_long() -> None:
     b.on_ask = slow
     with closing(a, b):
         with pytest.raises(Unreachable, match=r"node b did not answer within 0\.2 s"):
-            a.ask("b", b"x", 0.2)
+            a.ask("b", b"x", 0.2012345)  # what is left of a deadline is told as people say it
         # Meanwhile everything else goes on.
         assert a.roll_call(b"", 5.0) == [b"b:"]
         a.post("b", b"on")

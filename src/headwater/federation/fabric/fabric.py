@@ -425,7 +425,7 @@ class Fabric(Inbox):
             try:
                 reply = replies.get(timeout=max(0.0, end - monotonic()))
             except Empty:
-                raise Unreachable(f"node {node} did not answer within {timeout} s{refused}") from None
+                raise Unreachable(f"node {node} did not answer within {round(timeout, 2):g} s{refused}") from None
             if isinstance(reply, Unreachable):
                 raise Unreachable(f"{reply}{refused}")
             try:

@@ -76,7 +76,7 @@ class Questions:
             elif spent < timeout * 0.9:
                 ended(Unreachable(f"node {node} has gone or did not want to answer: it ended after {spent:.3f} s"))
             else:
-                ended(Unreachable(f"node {node} did not answer within {timeout} s"))
+                ended(Unreachable(f"node {node} did not answer within {round(timeout, 2):g} s"))
 
         self._count.sent("ask", len(payload))
         self._get(session, f"ask/{node}", payload, timeout, replied, over)

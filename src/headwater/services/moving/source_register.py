@@ -112,7 +112,7 @@ class SourceRegister:
     def begin(self, id: bytes, channel: str, source: str, target: str, expires: int, now: int) -> None:
         """A token is given out. Earlier ones that nobody has used are worth nothing from here on."""
         with self._tables.transaction(durable=True) as write:
-            self._end_open(write, channel, source, "another token was made since", now)
+            self._end_open(write, channel, source, "another token was made since; use that one", now)
             [(count,)] = write("SELECT count(*) FROM source_moves WHERE status <> ?", (OVER,))
             if count >= MOST_OPEN:
                 raise SubscriptionError(
