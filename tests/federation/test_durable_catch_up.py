@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from headwater import Event, Log, Node, Reliable, i64
+from headwater import Event, Log, Network, Node, Rate, Reliable, i64
 from headwater.dispatch import Pool
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
@@ -202,3 +204,31 @@ def test_of_a_source_that_was_made_later_sinks_are_owed_what_follows_their_comin
         for name, wanted in {"kept": [2, 4, 6, 8, 10], "same": [8, 10], "more": [10, 11]}.items():
             sinks[name].wait(len(wanted))
             assert sinks[name].field("n") == wanted, name
+
+
+def test_one_that_ends_while_what_it_missed_is_read_has_it_when_it_is_back(tmp_path: Path) -> None:
+    """Its node is told that no more comes, however much of the log is still to be read: else what comes when it is
+    back, in frames that are counted anew, would be taken for what it has had."""
+    many, began = 20_000, threading.Event()
+    with nodes() as make:
+        # So much is read at once that the rest of the log has to wait for a second.
+        lab = make("lab", log=Log(tmp_path / "log"), network=Network(rates={"*": Rate(16_000, burst=100)}))
+        source = lab.channel(CHANNEL, Count).source("s")
+        node, kept, rest = make("desk", state=":memory:"), Seen(), Seen()
+        channel = node.channel(CHANNEL, Count)
+        make.together()
+        sink = channel.subscribe(kept, name="kept", delivery=DURABLE)
+        make.ready()
+        source.publish(Count(0))
+        kept.wait(1)
+        [desk] = lab._engine.everyone()
+        sink.cancel()
+        eventually(lambda: CHANNEL not in desk.crossings, "nobody wants it")
+        source.publish_many(pa.record_batch({"n": pa.array(range(1, many), pa.int64())}))
+        sink = channel.subscribe(lambda event: began.set(), name="kept", delivery=DURABLE)
+        assert began.wait(GUARD)
+        sink.cancel()
+        eventually(lambda: CHANNEL not in desk.crossings, "nobody wants it any more")
+        channel.subscribe(rest, f"n >= {many - 10}", name="kept", delivery=DURABLE)
+        rest.wait(10)
+        assert rest.field("n") == list(range(many - 10, many))

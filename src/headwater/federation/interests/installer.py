@@ -429,12 +429,15 @@ class Installer:
         if peer.crossings.get(crossing.channel.name) is crossing:
             del peer.crossings[crossing.channel.name]
         for lane in crossing.active():
-            if peer.link is not None and lane.announced:
-                peer.end_lane(lane)
+            if peer.link is not None and (lane.announced or lane.restart is not None):
                 with peer.building:
+                    # What is still to be read from the log nobody waits for: the end goes at once, or the next lane of
+                    # that source, whose frames are counted anew, would be taken for this one.
+                    lane.ended, lane.behind, lane.restart = True, None, None
                     frames: list[bytes] = []
-                    lane.build(frames, now=True)
-                    peer.control.extend(frames)
+                    if lane.announced:
+                        lane.build(frames, now=True)
+                    peer.control.extend([*frames, lane.end_frame()])
                 peer.send_soon()
             lane.forget()
 
