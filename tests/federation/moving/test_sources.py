@@ -11,7 +11,9 @@ import pytest
 
 from headwater import Event, Log, Node, Reliable, i64
 from headwater.errors import ClosedError, FederationError, SubscriptionError
+from headwater.security import Rule
 from headwater.store.log import ChannelReader
+from tests.federation.certified import authority, certified
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 
@@ -19,6 +21,7 @@ CHANNEL = "test.count"
 DURABLE = Reliable(durable=True)
 LISTEN = "tcp/127.0.0.1:0"
 EVERY_FIFTH = "{ static int seen = 0; seen = seen + 1; return seen % 5 == 0; }"
+__all__ = ["authority"]
 
 
 class Count(Event, name="test.Count"):
@@ -26,12 +29,12 @@ class Count(Event, name="test.Count"):
 
 
 def place(make: Nodes, name: str, path: Path, *, log: bool = True, **more: Any) -> Node:
-    options: dict[str, Any] = {"state": path / f"{name}.state", "listen": LISTEN}
+    options: dict[str, Any] = {"state": path / f"{name}.state", "listen": LISTEN, **more}
     if log:
         options["log"] = Log(path / f"{name}.log")
     if make.opened:
         options["connect"] = make.opened[0].endpoints[0]
-    return make(name, **options, **more)
+    return make(name, **options)
 
 
 class Publisher:
@@ -361,3 +364,52 @@ def test_a_claim_that_was_refused_leaves_the_name_free(tmp_path: Path) -> None:
         with pytest.raises(FederationError, match="another token was made since"):
             mill.resume_source(token, timeout=GUARD)
         assert mill.channel(CHANNEL).source("s").publish(Count(0)) == 1
+
+
+def test_who_wants_nothing_more_while_it_is_claimed_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a log: the old node waits for a sink that is slow; that ends, and so does its node's interest."""
+    slow, go = threading.Event(), threading.Event()
+
+    def handler(event: Count) -> None:
+        slow.set()
+        go.wait(GUARD)
+
+    with nodes() as make:
+        _, mill, desk, source = begun(make, tmp_path, log=False)
+        sink = desk.channel(CHANNEL, Count).subscribe(handler)
+        make.ready()
+        source.publish(Count(0))
+        assert slow.wait(GUARD)
+        made: list[Any] = []
+        moving = threading.Thread(target=lambda: made.append(mill.resume_source(source.move(), timeout=20.0)))
+        moving.start()
+        eventually(lambda: source.moved_to is not None, "it is about to leave")
+        sink.cancel()
+        go.set()
+        moving.join(GUARD)
+        assert made[0].publish(Count(1)) == 2
+    assert "not all that had its events" not in caplog.text
+
+
+def test_who_may_not_have_it_where_it_goes_is_not_waited_for(
+    authority: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a log: the new node's rules refuse one that had its events."""
+    with nodes() as make:
+
+        def at(name: str, *rules: Rule) -> Node:
+            security = certified(authority, name, (*rules, Rule("**", "*")))
+            return place(make, name, tmp_path, log=False, security=security, listen="tls/127.0.0.1:0")
+
+        lab, desk = at("lab"), at("desk", Rule(CHANNEL, "guest", may=("advertise",)))
+        source, seen = lab.channel(CHANNEL, Count).source("s"), Seen()
+        guest = at("guest")
+        make.together()
+        guest.channel(CHANNEL, Count).subscribe(seen)
+        make.ready()
+        source.publish(Count(0))
+        seen.wait(1)
+        assert desk.resume_source(source.move(), timeout=20.0).publish(Count(1)) == 2
+    assert "not all that had its events" not in caplog.text

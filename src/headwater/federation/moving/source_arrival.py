@@ -327,7 +327,8 @@ class SourceArrival:
         return (self._demands.number(attachment.entry) or 0) if alone else 0
 
     def _await_subscribers(self, channel: Channel[Any], ids: list[str], end: float) -> None:
-        """Without a log, what nobody has asked for yet is lost: who got its events asks here first."""
+        """Without a log, what nobody has asked for yet is lost: who got its events asks here first, if it may have them
+        here."""
 
         def asked() -> bool:
             for id in ids:
@@ -335,12 +336,18 @@ class SourceArrival:
                 if peer is None or peer.gone is not None or id == self._context.id:
                     continue
                 crossing = peer.crossings.get(channel.name)
+                if crossing is None and not self._may_have(peer, channel.name):
+                    continue
                 if crossing is None or not crossing.told or crossing.told != crossing.version:
                     return False
             return True
 
         if not self._context.scheduler.until(asked, max(0.0, end - monotonic())):
             log.warning("source of %s goes on here, and not all that had its events have asked for them", channel.name)
+
+    def _may_have(self, peer: Peer, channel: str) -> bool:
+        principal = peer.principal
+        return principal is None or bool(self._context.decisions.decide(principal, "subscribe", channel))
 
 
 __all__ = ["KIND", "PREFIX", "SourceArrival"]

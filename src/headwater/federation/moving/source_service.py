@@ -236,7 +236,6 @@ class MovingSources(Service):
         terms = self._terms(caller, request.id)
         who = caller.peer.name
         cut = self.register.claimed(request.id, who, request.claimant)
-        subscribers = self._departure.subscribers(terms.channel)
         if cut is not None:
             self._finish(terms, cut)
         else:
@@ -254,6 +253,7 @@ class MovingSources(Service):
             if cut is None:
                 raise self._not_open(request.id, terms)
             self.left += 1
+        subscribers = self._departure.subscribers(terms.channel)  # not before: some may have left meanwhile
         rows = b""
         if cut.home and request.after < cut.upto:
             rows, _ = self._page(terms, request.after, cut.upto)
