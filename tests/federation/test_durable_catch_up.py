@@ -232,3 +232,51 @@ def test_one_that_ends_while_what_it_missed_is_read_has_it_when_it_is_back(tmp_p
         channel.subscribe(rest, f"n >= {many - 10}", name="kept", delivery=DURABLE)
         rest.wait(10)
         assert rest.field("n") == list(range(many - 10, many))
+
+
+def test_a_node_that_asks_before_it_is_seen_that_it_was_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its first durable sink wants waits for the others all the same, which have missed as much."""
+    seen, late = {"one": Seen(), "two": Seen()}, threading.Event()
+    with nodes() as make:
+        lab = make("lab", log=Log(tmp_path / "log"), listen="tcp/127.0.0.1:0")
+        source = lab.channel(CHANNEL, Count).source("s")
+
+        def subscribe(node: Node, name: str) -> None:
+            node.channel(CHANNEL, Count).subscribe(seen[name], name=name, delivery=DURABLE)
+
+        node = desk(make, lab, tmp_path)
+        for name in seen:
+            subscribe(node, name)
+        make.ready()
+        source.publish(Count(0))
+        for each in seen.values():
+            each.wait(1)
+        node.close(drain=False, timeout=0.0)
+        [peer] = lab._engine.everyone()
+        run, installer = peer.incarnation, lab._engine.installer
+        restarted = installer.restarted
+
+        def held_up(peer: Any) -> None:
+            late.wait(GUARD)
+            restarted(peer)
+
+        monkeypatch.setattr(installer, "restarted", held_up)
+        source.publish(Count(1))
+        node = desk(make, lab, tmp_path)
+        subscribe(node, "one")
+
+        def has_asked() -> bool:
+            found = peer.crossings.get(CHANNEL)
+            return peer.incarnation != run and found is not None and (found.incarnation != run or found.deferred)
+
+        eventually(has_asked, "it has asked")
+        source.publish(Count(2))
+        subscribe(node, "two")
+        late.set()
+        assert node.ready(GUARD)
+        source.publish(Count(3))
+        for each in seen.values():
+            each.wait(4)
+            assert each.field("n") == [0, 1, 2, 3]

@@ -160,6 +160,9 @@ class Installer:
         if channel is None or self._node.closed:
             return Installed({}, error=f"unknown channel {request.channel!r}" if question.wishes else "")
         crossing = peer.crossing(channel)
+        if crossing.version and crossing.incarnation != peer.incarnation:  # and nobody has come to say so here yet
+            self._begin_anew(peer, crossing)
+            crossing = peer.crossing(channel)
         renewed = crossing.parked or crossing.incarnation != peer.incarnation
         if request.version < peer.unwanted.get(channel.name, 0):  # the same, and nothing is wanted by now
             self._forget_empty(peer, crossing)
@@ -384,16 +387,22 @@ class Installer:
         """A peer was started again: of what it had asked for, only what its durable sinks wanted is kept for it."""
         self.pages.gone(peer)
         for crossing in list(peer.crossings.values()):
-            if crossing.durable:
-                crossing.parked = True
-                for lane in crossing.active():
-                    lane.announced, lane.again_asked, lane.restart = False, 0, None
-                    with peer.building:
-                        lane.forget_past()
-            else:
-                self._drop(peer, crossing)
+            with self._lock, self._context.wiring.lock:
+                if crossing.incarnation != peer.incarnation:  # else it has asked anew already
+                    self._begin_anew(peer, crossing)
         if self._groups is not None:
             self._groups.forget(peer)
+
+    def _begin_anew(self, peer: Peer, crossing: Crossing) -> None:
+        """What an earlier run of a peer had asked for of a channel; both locks are held."""
+        if crossing.durable:
+            crossing.parked = True
+            for lane in crossing.active():
+                lane.announced, lane.again_asked, lane.restart = False, 0, None
+                with peer.building:
+                    lane.forget_past()
+        elif peer.crossings.get(crossing.channel.name) is crossing:
+            self._give_up(peer, crossing, "its node is gone")
 
     def gone(self, peer: Peer, *, orderly: bool) -> bool:
         """A peer has left, or stays away for too long; whether something is still kept for it."""
