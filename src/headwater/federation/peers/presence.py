@@ -137,6 +137,8 @@ class Presence:
         with peer.lock:
             if not self._is_later(peer, incarnation):
                 return
+            for crossing in list(peer.crossings.values()):  # first: nothing goes to that run before its sinks are back
+                crossing.parked = crossing.parked or bool(crossing.durable)
             peer.incarnation, peer.state, peer.pages = incarnation, None, None
             peer.described, peer.newest, peer.considered, peer.met = False, 0, 0, monotonic()
             exchange, peer.exchange = peer.exchange, None
