@@ -280,3 +280,29 @@ def test_a_node_that_asks_before_it_is_seen_that_it_was_started_again(
         for each in seen.values():
             each.wait(4)
             assert each.field("n") == [0, 1, 2, 3]
+
+
+def test_one_that_asks_again_and_is_then_given_up_has_what_comes_when_it_asks_anew(tmp_path: Path) -> None:
+    """What was to begin again is over: it is not announced behind its end, and taken for what comes next."""
+    with nodes() as make:
+        lab = make("lab", log=Log(tmp_path / "log"))
+        source = lab.channel(CHANNEL, Count).source("s")
+        node, kept = make("desk", state=":memory:"), Seen()
+        make.together()
+        node.channel(CHANNEL, Count).subscribe(kept, name="kept", delivery=DURABLE)
+        make.ready()
+        for n in range(BEFORE):
+            source.publish(Count(n))
+            kept.wait(n + 1)  # a frame for each
+        [desk] = lab._engine.everyone()
+        crossing = desk.crossings[CHANNEL]
+        [lane] = crossing.active()
+        with desk.building:  # as if it had asked, and nothing was sent since
+            lane.restart, lane.again_asked, lane.announced = ({0: BEFORE}, {}), 1, False
+            desk.add_dirty(lane)
+        lab._engine.installer._drop(desk, crossing)
+        eventually(lambda: desk.crossings.get(CHANNEL) not in (None, crossing), "it has asked anew")
+        for n in range(BEFORE, BEFORE + 3):
+            source.publish(Count(n))
+        kept.wait(BEFORE + 3)
+        assert kept.field("n") == list(range(BEFORE + 3))

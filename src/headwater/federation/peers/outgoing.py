@@ -66,6 +66,7 @@ class Outgoing(PeerRecord):
         self.memory = new_memory()  # in which they are kept: another one as soon as this node gives one up by itself
         self.unwanted: dict[str, int] = {}  # by channel of which it wants nothing more, the version of that question
         self.by_sid: dict[int, Lane] = {}
+        self.last_number = 0
 
     def lanes(self) -> Iterable[Lane]:
         for crossing in list(self.crossings.values()):
@@ -93,7 +94,7 @@ class Outgoing(PeerRecord):
             barriers_due = [(crossing, crossing.version, crossing.points) for crossing in due]
             while dirty:
                 lane = dirty.popleft()
-                if lane.crossing.parked:  # what was kept goes first
+                if lane.crossing.parked or lane.forgotten:  # what was kept goes first; nothing goes of one that is over
                     lane.dirty = False
                     continue
                 if not lane.announced:

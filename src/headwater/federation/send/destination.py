@@ -32,6 +32,9 @@ class Destination(Protocol):
     barriers_due: deque[Any]  # crossings of which the other end is to be told that they are in force
     reading: list[Any]  # lanes that go on reading the log when others had their turn
     by_sid: dict[int, Any]  # lanes, by the number of their source
+    # Of frames of lanes that are over: those of the next lane of a source follow on them, so that nothing that is still
+    # on its way of the earlier one, at either end, is taken for its own.
+    last_number: int
     resumed: bool  # the other end has said what it has: events may go
     columns: bool  # it takes rows as columns, and compressed frames
 

@@ -1,7 +1,8 @@
 """One source's events on their way to one peer: what waits to be sent, and what was sent and may have to go again.
 
 A lane looks like a mailbox to publishers, so that one whose peer cannot keep up, or stays away, makes them wait, fail
-or lose events as the policy of the link says. Its frames are numbered from 1 without gaps; the peer acknowledges them.
+or lose events as the policy of the link says. Its frames are numbered without gaps; the peer acknowledges them. The
+first number follows on those of earlier lanes to that peer (`Destination.last_number`).
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Lane(FrameBuilder):
         self.over = False  # more waits than may
         self._back = False  # some of what waits was taken out and put back
         self.ended = False
+        self.forgotten = False  # nothing of it is wanted any more
         self.behind: CatchUp | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
         self.again_asked = 0  # the last time that it was to begin again, by number, and from where
@@ -548,7 +550,7 @@ class Lane(FrameBuilder):
 
     def forget(self) -> None:
         """Nobody will ask for what was kept."""
-        self.ended, self.behind = True, None
+        self.ended, self.forgotten, self.behind = True, True, None
         self.kept.clear()
         self.pending.clear()
         self._chunk_surplus, self._gaps_taken = 0, int.from_bytes(self.gap_count, "little")
