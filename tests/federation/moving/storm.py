@@ -295,6 +295,11 @@ class Storm:
         found = [line for each in self.readers for line in lines(Path(self.log(each.name)))]
         return len(found), sum(line.again for line in found)
 
+    def wrong_so_far(self) -> list[str]:
+        """What is wrong with what has come to sinks until now."""
+        had = ((each, Path(self.log(each.name))) for each in self.readers)
+        return [f"{each.name} at {each.at}: {what}" for each, path in had if lines(path) for what in wrong(path)]
+
     def end(self) -> list[str]:
         """All that sources have published is waited for; what is wrong with what the sinks got, or the logs have."""
         last: dict[str, dict[str, int]] = {}
