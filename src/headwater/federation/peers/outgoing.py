@@ -257,7 +257,7 @@ class Outgoing(PeerRecord):
                 for lane in crossing.active():
                     lane.begin_again()
                     came = positions.get(lane.sid, 0)
-                    if 0 < came <= lane.base or came > lane.number:  # of an earlier lane, which was given up here
+                    if came > lane.number:  # what it has is of an earlier lane, which was given up here
                         self.control.append(wire.encode_control(Ends(lane.sid)))
                         came = 0
                     first, again = lane.again(came)

@@ -214,7 +214,7 @@ class Crossing:
             own = source.local and source.channel is self.channel and not source.withdrawn and self._of_use(source)
             lane = self.lanes[source] = Lane(self, source) if own else None
             if lane is not None:
-                lane.number = lane.base = self.peer.last_number
+                lane.number = self.peer.last_number
                 self.peer.by_sid[lane.sid] = lane
                 if source.home and source.log is not None and self.reliable and self.share is None:
                     self._await(lane)

@@ -96,7 +96,6 @@ class Lane(FrameBuilder):
         self._back = False  # some of what waits was taken out and put back
         self.ended = False
         self.forgotten = False  # nothing of it is wanted any more
-        self.base = 0  # the number before its first frame
         self.behind: CatchUp | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
         self.again_asked = 0  # the last time that it was to begin again, by number, and from where
