@@ -550,6 +550,11 @@ class Node:
         self._warn(made, attachments)
         return made
 
+    def _is_first(self, subscription: Subscription[Any]) -> bool:
+        """Whether a durable subscription has what it has missed of sources of other nodes by itself, since nobody here
+        has asked for their events before it; the wiring's lock is held."""
+        return True
+
     def _named(self, asked: Asked) -> Asked:
         """What is asked for; where that is the name of an interest, with that interest."""
         return replace(asked, where=self._interest_of(asked.where)) if is_reference(asked.where) else asked

@@ -278,10 +278,14 @@ class Subscription(Pulling[E_co]):
         return math.inf if seconds is None else self.node.clock.now() + seconds
 
     def _entering(self) -> None:
-        """It is about to be in the routes of its channels, for the first time; the wiring's lock is held."""
+        """It is about to be in the routes of its channels, for the first time; the wiring's lock is held. Where others
+        were before it, what comes of sources that it has had events of does not follow on those."""
+        if self._progress is not None and not self.node._is_first(self):
+            self._progress.rereads()
 
     def _began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""
+        attachment.wired = self.node._wiring.version
         if self._progress is not None:
             attachment.slow_down()
 

@@ -395,18 +395,13 @@ class Node(LocalNode):
     def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """As at any node; where the order is to be the same for all, of the channel in that order. What has moved away
         does not go on here."""
-        moving, was = self._moving, None
+        moving = self._moving
         if options.delivery.durable and moving is not None and not issubclass(kind, moving.kind):
             moving.check(name)
-            was = moving.comes_back(name, asked, options) if kind is Subscription else None
-            if was is not None:
-                kind, more = moving.kind, was
         if options.order != "total":
             made = super()._start(kind, asked, options, name, *more)
             if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):
                 self._engine.discovery.look_again()
-            if moving is not None and was is not None:
-                moving.back(made)
             return made
         from headwater.federation.order.total import in_order, until_sequenced
 
@@ -416,6 +411,11 @@ class Node(LocalNode):
         if self._engine is not None:
             until_sequenced(made, self._engine.scheduler, self._engine.peers)
         return made
+
+    def _is_first(self, subscription: Subscription[Any]) -> bool:
+        if self._moving is None or subscription._options.order == "total":
+            return True
+        return self._moving.whereabouts.is_first(subscription)
 
     def sequence(self, channel: Channel | str) -> Sequencer:
         """Have this node put the events of a channel in one order, for subscriptions with order="total".

@@ -302,7 +302,7 @@ class PatternProgress(Progress):
     """How far a pattern is with sources of other nodes, as its state was last written: they may forget what is before,
     and send what is after it."""
 
-    moves = False
+    moves = leaves_to_log = False
 
     def __init__(self, subscription: Any, positions: Points) -> None:
         super().__init__(subscription, _InSnapshot(positions), manual=True)

@@ -182,6 +182,7 @@ class Progress:
     """Of one subscription. Its handler is called by one thread at a time; others say what has come, and acknowledge."""
 
     moves = True  # it may go on at another node
+    leaves_to_log = True  # what does not follow on what it has had, it leaves, and has from the log later
 
     def __init__(self, subscription: DurableSink, keeper: Keeper, *, manual: bool = False) -> None:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
@@ -267,6 +268,13 @@ class Progress:
     def gap(self, channel: Any, source: Source) -> int | None:
         """The last event of a source that the sink could keep, if there are others."""
         return self.gaps.get(_key(channel, source) or "")
+
+    def open_gap(self, channel: Any, source: Source, seq: int) -> None:
+        """It has missed something of a source after an event: what comes of it is left, until that does."""
+        key = _key(channel, source)
+        if key is not None:
+            with self._lock:
+                self.gaps.setdefault(key, seq)
 
     def close_gap(self, channel: Any, source: Source) -> None:
         """What it could not keep comes now."""

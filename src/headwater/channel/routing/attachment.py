@@ -53,6 +53,7 @@ class Attachment:
         # sinks get what they have missed, the last event that is not for this one.
         self.heard: set[str] = set()
         self.floors: dict[str, int] = {}
+        self.wired = 0  # the change of the wiring with which it came
         self._succeeds = False  # it is in the place of another
         # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
@@ -288,7 +289,9 @@ class Attachment:
         self.heard.add(key)
         progress = self.subscription._progress
         if new and progress is not None:
-            if progress.knows(source):
+            if progress.knows(source):  # what it has had of this is not shown again
+                if anew and self.gap(source) is not None:
+                    progress.close_gap(self.channel, source)
                 return
             if (point := live or source.begun_at) is not None:
                 self.begins_after(source, point)

@@ -46,15 +46,13 @@ class _Remote(Protocol):
 
 class LogPosition:
     """Of one source. `at` is the last event of each tag that came; `since`, of an interest that runs there, the last
-    event before it held, from where on its state counts. `left`: it was a source of this node, in this life, and has
-    moved."""
+    event before it held, from where on its state counts."""
 
-    __slots__ = ("at", "channel", "left", "since", "term")
+    __slots__ = ("at", "channel", "since", "term")
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
         self.term = 0  # how often the source has moved, as far as is known here
-        self.left = False
         self.at: ByTag = {}
         self.since: ByTag = {}
 
@@ -185,12 +183,6 @@ class LogPositions:
             if not source.local and source.position_key == key:
                 cast("_Remote", source).supersede()
         self.of(key, channel.name).term = term
-
-    def has_left(self, key: str) -> bool:
-        """Whether a source was at this node, in this life, and has moved."""
-        with self._lock:
-            found = self._of.get(key)
-            return found is not None and found.left
 
     def owed(self, channel: Channel, key: str, demand: Demand | None) -> tuple[ByTag, ByTag]:
         """Of one source, by tag: up to which event all has come, in whatever life and from whatever node, and from

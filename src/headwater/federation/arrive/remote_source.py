@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headwater.federation.arrive.upstream import Upstream
     from headwater.federation.demand.demand import Demands
     from headwater.federation.security.offences import Offences
-    from headwater.federation.wire.control import SourceAd
+    from headwater.federation.wire.control import Beginning, SourceAd
     from headwater.federation.wire.frames import Batch, Events
 
 MOST_QUESTIONS = 64  # that were not answered, of which is remembered what was asked for
@@ -117,6 +117,7 @@ class RemoteSource(AcknowledgedSource):
         self._questions = self._answered = 0  # how often it was asked for that, and the last time that it was given
         self._asked: dict[int, ByTag] = {}  # by number of those that were not answered: after which event of each tag
         self._point: int | None = None if ad.log else 0  # all that was asked for first comes after this event
+        self._begun = 0  # the last beginning of which it was told
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         if ad.origin:  # it is a gateway that passes on events of another federation
             self._come_by(lambda source: origins.way(ad.origin, source, ad.path, ad.filters))
@@ -170,15 +171,19 @@ class RemoteSource(AcknowledgedSource):
         it had published a later one than the second."""
         return self._times
 
-    def passed_by(self, seq: int) -> None:
-        """Of its events up to this one no more will come: those that did not were not wanted."""
+    def passed_by(self, seq: int, version: int) -> None:
+        """Of its events up to this one no more will come: those that did not were not wanted, by what was asked in a
+        question of this version."""
+        asked = self.peer.asked.get(self.channel.name)
         with self.lock:
             self.received = max(self.received, seq)
             if 0 < self.live <= seq:
                 self._all_caught_up()
             if self.reached is not None and not self.closed:  # else what came before this was not taken
-                for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
-                    self.reached.reach(tag, seq)
+                self.reached.reach(0, seq)
+                for tag, entry in list(self._flow.tags.items()):  # type: ignore[attr-defined]
+                    if asked is not None and all(asked.covers(version, each.wired) for each in _attached(entry)):
+                        self.reached.reach(tag, seq)
                 for attachment in self._attachments():
                     attachment.passed_by(self, seq)
         self._note_beginnings()
@@ -196,9 +201,11 @@ class RemoteSource(AcknowledgedSource):
 
     # ── what only some sinks have missed ──
 
-    def announced(self, live: int, again: int = 0, point: int | None = None) -> None:
+    def announced(self, live: int, again: int = 0, point: int | None = None, begins: Beginning | None = None) -> None:
         """The other end begins to send; up to event `live` it is what earlier sinks have missed, or, if it was asked to
-        begin `again`, what sinks that were paused could not keep. `point`: all that was asked for holds after it."""
+        begin `again`, what sinks that were paused could not keep. `point`: all that was asked for holds after it.
+        `begins`: after which events all comes, as the other end says itself; whatever was asked, sinks are held against
+        that."""
         with self.lock:
             if point is not None and self.reached is not None:
                 self._point = point
@@ -209,19 +216,44 @@ class RemoteSource(AcknowledgedSource):
             self._asked = {number: each for number, each in self._asked.items() if number > again}
             if anew or live > self.received:
                 self.live = live
+            if begins is not None:
+                # It may have been said before, over another link.
+                begins, self._begun = (begins, begins.number) if begins.number > self._begun else (None, self._begun)
             for attachment in self._attachments():
-                if not (goes_on and attachment.hears(self)):
-                    # Who has asked since then, for more than comes now, is still to be given that.
-                    gap, start = attachment.gap(self), after.get(self._stream_of(attachment), 0)
-                    covered = anew and (gap is None or gap >= start)
-                    attachment.meet(self, self.live, self._reached_by(attachment), anew=covered)
-            if anew and self.reached is not None:
+                if goes_on and begins is None and attachment.hears(self):
+                    continue
+                stream = self._stream_of(attachment)
+                gap, start = attachment.gap(self), after.get(stream, 0)
+                # Who has asked since then, for more than comes now, is still to be given that.
+                covered = anew and (gap is None or gap >= start)
+                if begins is not None:
+                    covered = self._follows(attachment, stream, begins)
+                    if covered and gap is not None:
+                        after = {**after, stream: min(gap, after.get(stream, gap))}
+                attachment.meet(self, self.live, self._reached_by(attachment), anew=covered)
+            if after and self.reached is not None:
                 self.reached.begin_again(after)
         self._note_beginnings()
         if self.home and not again:
             self._say_how_far()
         elif not anew:  # it may be another link, or another life
             self.ask_again()
+
+    def _follows(self, attachment: Attachment, stream: int, begins: Beginning) -> bool:
+        """Whether what comes now follows on what a sink has had. If not, a durable one leaves it, and has it from the
+        log, with what it has missed. Its lock is held."""
+        progress = attachment.subscription._progress
+        if progress is None or self.reached is None or not self.rereads or not progress.leaves_to_log:
+            return True
+        asked = self.peer.asked.get(self.channel.name)
+        known = asked is not None and asked.covers(begins.version, attachment.wired)
+        had = progress.gap(attachment.channel, self)
+        if had is None and progress.knows(self):  # it is in step with the others, or has begun before them
+            had = max(progress.position(self), self.reached.at.get(stream, 0))
+        if had is None or (known and begins.of(stream) <= had):
+            return True
+        progress.open_gap(attachment.channel, self, had)
+        return False
 
     def _say_how_far(self) -> None:
         """It has moved: its node sends nothing before it is told how far sinks here are, which others have told them
@@ -278,9 +310,8 @@ class RemoteSource(AcknowledgedSource):
         return Again(self.sid, self._questions, after, since)
 
     def _attachments(self) -> list[Attachment]:
-        members = [member for channel in list(self.flows) for entry in list(channel.entries.values())
-                   for member in entry.members]  # fmt: skip
-        return [member for member in members if isinstance(member, Attachment)]
+        entries = [entry for channel in list(self.flows) for entry in list(channel.entries.values())]
+        return [attachment for entry in entries for attachment in _attached(entry)]
 
     def _reached_by(self, attachment: Attachment) -> int:
         """The last event that has come here for an interest, in whatever life of its source."""
@@ -677,6 +708,10 @@ class RemoteSource(AcknowledgedSource):
         """Sinks that cannot keep up hold the link, and so, at last, the publisher."""
         if self._full:
             self.peer.wait_for_room(self, record)
+
+
+def _attached(entry: Entry) -> list[Attachment]:
+    return [member for member in entry.members if isinstance(member, Attachment)]
 
 
 def _some(chunk: Chunk, rows: list[int]) -> Chunk:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
 
 
+MOST_TURNS = 16  # questions of which it is remembered for whom they spoke
+
+
 class Askable(Protocol):
     """Another node, as far as it is asked for something."""
 
@@ -94,6 +97,18 @@ class InterestRequest:
     incarnation: int = 0
     memory: int = 0  # of the peer, in which that was
     number: int = 0  # of the channel there, by then
+    turns: dict[int, int] = field(default_factory=dict)  # by version: the last change of the wiring that it knows of
+
+    def speaks_for(self, turn: int) -> None:
+        """What was asked last is what is wanted with that change of the wiring."""
+        self.turns[self.version] = max(turn, self.turns.get(self.version, 0))
+        while len(self.turns) > MOST_TURNS:
+            del self.turns[next(iter(self.turns))]
+
+    def covers(self, version: int, turn: int) -> bool:
+        """Whether a question spoke for a sink that came with a change of the wiring; of an old one, that is not known
+        any more."""
+        return turn <= self.turns.get(version, -1)
 
     @property
     def all_refused(self) -> bool:

@@ -271,7 +271,7 @@ class Installer:
             self._node._keep_time()
         crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
-        crossing.durable = names
+        crossing.durable, crossing.installing = names, request.version
         self._put_in_force(peer, crossing, moves, fresh, group if crossing.wishes else None)
         if fresh:
             crossing.since, crossing.first = self._node._stamp(), _is_unheard(crossing)

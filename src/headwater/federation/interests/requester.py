@@ -101,7 +101,7 @@ class Requester:
             return None
         with self._context.wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
             demand = self._demand(channel, peer)
-            begin = self._begin(peer, channel)
+            begin, turn = self._begin(peer, channel), self._context.wiring.version
         with peer.lock:
             asked = peer.asked.get(channel.name)
             if asked is None:
@@ -116,6 +116,9 @@ class Requester:
                     asked.begins.append((asked.version, begin))
                     self._context.scheduler.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
                 self._context.failures.succeeded(_place(channel, peer))
+                asked.speaks_for(turn)
+                if asked.marked >= asked.due:  # nothing is asked, but a sink may have come that has missed something
+                    self._context.scheduler.later(0.0, partial(self._read_missed, peer, channel.name))
                 return None
             asked.busy = True
             return asked
@@ -175,7 +178,7 @@ class Requester:
                 changed = self._demands.everything(demand)
             positions = self._positions(channel, peer)
             reached, since, known = self._reached.said(channel, peer, demand)
-            begin = self._begin(peer, channel)
+            begin, turn, version = self._begin(peer, channel), self._context.wiring.version, next(self._versions)
             hearing = None if self._groups is None else self._groups.hearing
             group = None if hearing is None else hearing.eligible(channel, peer, demand)
         if hearing is not None and group is not None:
@@ -185,7 +188,8 @@ class Requester:
         if demand.wishes and peer.link is None:
             self._links.call(peer)  # before anything can come
         with peer.lock:
-            asked.version = version = next(self._versions)
+            asked.version = version
+            asked.speaks_for(turn)
             asked.number = 0 if (ad := peer.channel(channel.name)) is None else ad.number
             before, asked.demand = asked.demand, demand
             judged = asked.judged
@@ -351,6 +355,7 @@ class Requester:
         self._reached.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.barrier:  # no barrier will follow for it
             self.begun(peer, channel.name, asked, version)
+            self._read_missed(peer, channel.name)
         retry = False
         with self._context.wiring.lock:
             known = {**asked.refused, **asked.hidden}
@@ -442,9 +447,17 @@ class Requester:
             elif asked.marked and gap > asked.gap:  # that is so whatever is in force, over a link that has just come up
                 asked.since, asked.first, asked.gap = since, first, gap
             self.begun(peer, channel, asked, version)
+            if asked.marked >= asked.due:
+                self._read_missed(peer, channel)
             self._context.scheduler.changed()
             if self._node._ordered:
                 self._node._release()
+
+    def _read_missed(self, peer: Peer, channel: str) -> None:
+        """All that is wanted is in force at a peer: what durable sinks have missed of its logged sources can be had."""
+        for source in list(peer.remote_sources.values()):
+            if source.channel.name == channel:
+                source.ask_again()
 
     def begun(self, peer: Peer, channel: str, asked: InterestRequest, version: int) -> None:
         """Sinks that have asked a peer for the past, in a question of this version or before, have it now."""

@@ -205,10 +205,13 @@ class Marks:
             peer.groups.hearing.barrier_came(peer, mark.channel, note)
 
     def _note(self, peer: Peer, mark: Mark) -> None:
+        asked = peer.asked.get(mark.channel)
+        version = 0 if asked is None else asked.marked
         for number, seq in mark.points.items():
             source = peer.remote_sources.get(number)
             if source is not None and source.channel.name == mark.channel:
-                source.passed_by(seq)  # what is read again for others here begins after it, for who goes on here too
+                # What is read again for others here begins after it, for who goes on here too.
+                source.passed_by(seq, version)
         watch = self._watched.get(mark.move)
         place = peer.id, mark.channel
         # Of what nobody wants of that node nothing is kept, however much it says.

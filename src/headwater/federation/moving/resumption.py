@@ -44,9 +44,11 @@ class Whereabouts:
         asked = [peer.asked.get(channel.name) for peer in self._peers.everyone()]
         return all(each is None or not (each.busy or each.demand.wishes) for each in asked)
 
-    def has_left(self, key: str) -> bool:
-        """Whether a sink's position is with a source that was at this node, in this life, and has moved."""
-        return self._positions.has_left(key.partition(" ")[0])
+    def is_first(self, subscription: Subscription[Any]) -> bool:
+        """The same of all channels that a subscription wants, as far as it is known which these will be."""
+        wanted = subscription._asked
+        channels = [channel for channel in subscription.node.channels() if any(each.wants(channel) for each in wanted)]
+        return all(map(self.is_new, channels)) and not any(isinstance(each.target, Pattern) for each in wanted)
 
     def begin(self, attachment: Attachment, move: SinkMove, *, new: bool) -> None:
         """The state of an interest that runs at sources counts from where it did; it is nobody else's."""
@@ -83,15 +85,9 @@ class Resumed(Subscription[Any]):
         self._progress.goes_on(positions, handed, exact=move is not None, since=dict(self.since))
 
     def _entering(self) -> None:
-        """Not before: while it read its past from this node's own log another one may have been first."""
         super()._entering()
-        if self._progress is None:
-            return
-        channels = [channel for channel in self.node.channels() if any(each.wants(channel) for each in self._asked)]
-        new = all(map(self._whereabouts.is_new, channels)) and not isinstance(self._asked[0].target, Pattern)
-        self.begins_by_itself = new  # what it has missed comes with its first events, and is not asked for
-        if not new:
-            self._progress.rereads()
+        # What it has missed comes with its first events, and is not asked for.
+        self.begins_by_itself = self._progress is not None and self._whereabouts.is_first(self)
 
     def _began(self, attachment: Attachment) -> None:
         super()._began(attachment)

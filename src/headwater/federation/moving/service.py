@@ -25,7 +25,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.subscribe import check_seconds
-from headwater.channel.queues.position_keys import LOGGED
 from headwater.channel.services import Service
 from headwater.channel.subscription import Subscription
 from headwater.errors import ClosedError, ConfigError, HeadwaterError, SubscriptionError
@@ -42,7 +41,6 @@ from headwater.services.moving.register import MoveRegister
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
-    from headwater.channel.options.subscribe import Asked, Options
     from headwater.federation.context import Context
     from headwater.federation.interests.channel_discovery import ChannelDiscovery
     from headwater.federation.moving.marks import Marks
@@ -76,13 +74,12 @@ class Moving(Service):
         marks: Marks,
         channels: ChannelDiscovery,
     ) -> None:
-        self._node, self._context, self._whereabouts = node, context, whereabouts
+        self._node, self._context, self.whereabouts = node, context, whereabouts
         self._marks, self._answering = marks, Answering(context, "a sink")
         self.registers = Registers(node)
         self.arrival = Arrival(self, node, context, peers, dialogue, whereabouts, in_force, want, marks, channels)
         self._numbers = count(1)
         self._turn = threading.Lock()  # of who has a sink leave, or gives it: one at a time, also the same one again
-        self._had: set[str] = set()  # names of durable subscriptions of this life
         self._leaving: dict[str, Departure] = {}  # by name in the register: held here until they are claimed
         self._handovers: dict[bytes, Handover] = {}  # by id of the move: what waits for those that are
         self._given: list[Subscription[Any]] = []  # claimed by others, and still to be ended here
@@ -251,32 +248,7 @@ class Moving(Service):
         if register is self.registers.fleeting and not self._node.closed:
             register.forget(name, "the token was used, a while ago")
 
-    # ── coming back ──
-
-    def comes_back(self, name: str | None, asked: Iterable[Asked], options: Options) -> tuple[Any, ...] | None:
-        """Where a durable subscription was, if it is subscribed again in one life of its node, after others here have
-        been sent what it wants: what it has missed is not sent by itself then. After a restart it is: who is asked by
-        the first sink of a channel waits for the others; but not for those of a source that was here, and has moved
-        since."""
-        state, delivery = self._node.state, options.delivery
-        first = name is None or name not in self._had
-        self._had.add(name or "")
-        if name is None or state is None or options.order == "total" or getattr(delivery, "within", None) is not None:
-            return None
-        positions = state.positions(name)
-        logged = [key for key in positions if key.startswith(LOGGED)]
-        if not any(map(self._whereabouts.has_left, logged) if first else logged):
-            return None
-        channels = [each for each in self._node.channels() if any(one.wants(each) for one in asked)]
-        with self._context.wiring.lock:
-            new = all(map(self._whereabouts.is_new, channels))
-        if new:
-            return None  # who is asked first is told where it was
-        return None, positions, state.handed(name), self._whereabouts
-
-    def back(self, made: Resumed) -> None:
-        """It goes on as soon as it is in force; nobody waits for that."""
-        self.arrival.let_go(made, 0.0)
+    # ── coming ──
 
     def resume(
         self, token: str, handler: Any, name: str | None, timeout: float, options: Mapping[str, Any]

@@ -280,7 +280,6 @@ class SourceArrival:
         with self._context.wiring.lock:
             self._positions.supersede(channel, source.home, source.term)
             reached = self._positions.of(source.home, channel.name)
-            reached.left = False
             attachments = [
                 member
                 for entry in channel.entries.values()

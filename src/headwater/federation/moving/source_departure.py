@@ -167,7 +167,7 @@ class SourceDeparture:
 
     def _have_had(self, source: Source, channel: Channel[Any], cut: Cut) -> None:
         reached = self._positions.of(cut.home, channel.name)
-        reached.term, reached.left = cut.term, True
+        reached.term = cut.term
         reached.at[0] = max(cut.upto, reached.at.get(0, 0))
         for entry in list(channel.entries.values()):
             if not entry.local:

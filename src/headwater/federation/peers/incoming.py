@@ -189,7 +189,7 @@ class Incoming(Outgoing):
     def _on_barrier(self, message: Barrier) -> None:
         for sid, seq in message.points.items():
             if (source := self.remote_sources.get(sid)) is not None:
-                source.passed_by(seq)
+                source.passed_by(seq, message.version)
         self.requests.barrier_came(self, message.channel, message.version, message.since, message.first, message.gap)
 
     def _on_ends(self, sid: int, over: bool) -> None:
@@ -226,7 +226,7 @@ class Incoming(Outgoing):
                 self.groups.hearing.announced(self, source, message)
             return
         source.linked = True
-        source.announced(message.live, message.again, message.point)
+        source.announced(message.live, message.again, message.point, message.begins)
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
                 source.dropped = message.dropped

@@ -181,6 +181,7 @@ class Crossing:
         )  # how many wishes a member is in an entry for
         self.turns: dict[int, int] = {}
         self.version = 0
+        self.installing = self.effective = 0  # versions: of what is being put in force, and of what is
         self.due = self.told = 0  # versions: of the last one that needs a barrier, and of the last barrier
         self.reliable = True
         self.promises = False
@@ -219,6 +220,7 @@ class Crossing:
                 if source.home and source.log is not None and self.reliable and self.share is None:
                     self._await(lane)
                 else:
+                    lane.begins({}, None)
                     self._resume(lane)
                     self._follow(lane)
             return lane
@@ -309,6 +311,7 @@ class Crossing:
 
     def started(self) -> None:
         """All sources stand still: this is the point from which its wishes hold."""
+        self.effective = self.installing
         self.points = {
             flow.source.number: flow.source.seq
             for flow in self.channel.flows()

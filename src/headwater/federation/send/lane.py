@@ -35,7 +35,7 @@ from headwater.federation.send.pending import (
     take,
 )
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Ends
+from headwater.federation.wire.control import Beginning, Ends
 from headwater.late import asyncio
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Lane(FrameBuilder):
         self.forgotten = False  # nothing of it is wanted any more
         self.behind: CatchUp | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
+        self.beginning: Beginning | None = None  # of a logged source: after which events all comes that is wanted
         self.again_asked = 0  # the last time that it was to begin again, by number, and from where
         self.restart: tuple[dict[int, int], dict[int, int]] | None = None
         self.weight = 1  # events that one call of `dispatch` stands for
@@ -226,8 +227,17 @@ class Lane(FrameBuilder):
         self.settle(self._unsettled)
         self.peer.full.discard(self)
         self.live = self.crossing.rest(self.source)
+        self.begins(after, self.live)
         self.behind = CatchUp(self, after, since, self.live, again=True)
         self.behind.begun = True
+
+    def begins(self, after: dict[int, int], rest: int | None) -> None:
+        """The peer is told after which events, by tag, all comes that it wants by now; `rest`: of other tags, if that
+        is not where they came to hold. Its source's lock is held."""
+        rest = self._point if rest is None else rest
+        if rest is not None and self.crossing.reliable:
+            number = next(self.peer.beginnings)
+            self.beginning = Beginning(number, self.crossing.effective, rest, dict(after))
 
     def take_point(self) -> int | None:
         """From where on all that the peer wanted when the lane was made holds: said once, so that it owes something to

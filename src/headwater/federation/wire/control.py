@@ -85,6 +85,22 @@ class SourceAd(msgspec.Struct, frozen=True, array_like=True):
     term: Number = 0  # how often it has moved
 
 
+class Beginning(msgspec.Struct, frozen=True, array_like=True):
+    """Where the frames of a logged source begin, or begin again: all that the wishes of a version pass comes after
+    these events, by tag (0 for all filters), and after `rest` for tags that are not named. Later ones have a higher
+    number, whatever source of the node they are of. Who has had less than that has missed something, and asks for it
+    (`Again`)."""
+
+    number: Number
+    version: Number
+    rest: Number
+    after: Positions = {}
+
+    def of(self, tag: int) -> int:
+        """The event after which all comes for a tag."""
+        return self.after.get(tag, self.rest)
+
+
 class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     """Events of this source follow: `next` is the number of the first frame, `dropped` the events that were lost."""
 
@@ -98,6 +114,7 @@ class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     again: Number = 0  # the number of the `Again` that this answers
     point: Number | None = None  # of a logged source that was not announced before: the last event before wishes held
     deeds: Annotated[list[Deed], Meta(max_length=MAX_DEEDS)] = []  # of one that has moved: what proves that it may
+    begins: Beginning | None = None  # of a logged source, unless this node is still to be told how far the other is
 
 
 class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):
