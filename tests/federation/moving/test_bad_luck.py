@@ -155,6 +155,21 @@ def test_a_clock_that_goes_back_keeps_no_sink_for_longer(tmp_path: Path, monkeyp
             phone.resume(token, print, timeout=GUARD)
 
 
+def test_a_clock_that_goes_forward_ends_a_token_and_holds_no_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who shows it is told that its time is over; the sink does not wait until that is."""
+    with nodes() as make:
+        source, desk, phone, sink, seen = begun(make, tmp_path)
+        token = sink.move(lasts=3600.0)
+        monkeypatch.setattr(desk, "_stamp", lambda stamp=desk._stamp: stamp() + 86_400_000_000_000)
+        publish(source, 10, 20)
+        with pytest.raises(FederationError, match="expired"):
+            phone.resume(token, print, timeout=GUARD)
+        seen.wait(20)
+        assert seen.field("n") == list(range(20)) and sink.state == "open"
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_one_that_leaves_before_it_is_in_force_goes_on_if_nobody_takes_it_up(again: bool, tmp_path: Path) -> None:
     """It was held for two reasons, one after the other; both are over."""

@@ -393,6 +393,29 @@ def test_who_wants_nothing_more_while_it_is_claimed_is_not_waited_for(
     assert "not all that had its events" not in caplog.text
 
 
+def test_who_wants_nothing_more_once_it_is_claimed_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a log: its only sink ends after the old node has named it, and before it hears of the new one."""
+    with nodes() as make:
+        _, mill, desk, source = begun(make, tmp_path, log=False)
+        sink = desk.channel(CHANNEL, Count).subscribe(print)
+        make.ready()
+        make_source = type(mill.channel(CHANNEL)).source
+
+        def made_late(channel: Any, *names: Any, **options: Any) -> Any:
+            sink.cancel()
+            return make_source(channel, *names, **options)
+
+        monkeypatch.setattr(type(mill.channel(CHANNEL)), "source", made_late)
+        made: list[Any] = []
+        moving = threading.Thread(target=lambda: made.append(mill.resume_source(source.move(), timeout=10 * GUARD)))
+        moving.start()
+        moving.join(GUARD)
+        assert made and made[0].publish(Count(1)) == 1
+    assert "not all that had its events" not in caplog.text
+
+
 def test_who_may_not_have_it_where_it_goes_is_not_waited_for(
     authority: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

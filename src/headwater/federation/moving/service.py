@@ -186,7 +186,15 @@ class Moving(Service):
     def give(self, register: MoveRegister, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
         """Written for good; then nothing of it is left here, but what waits for it."""
         with self._turn:
-            return self._give(register, id, who, claimant)
+            try:
+                return self._give(register, id, who, claimant)
+            except SubscriptionError:
+                # By the clock its time may be over before the timer says so: if so it goes on here, once this is told.
+                for name in [
+                    name for name, each in self._leaving.items() if each.id == id and self._now() >= each.until
+                ]:
+                    self._node._timers.call_after(0.0, partial(self._look, name))
+                raise
 
     def _give(self, register: MoveRegister, id: bytes, who: str, claimant: bytes) -> MoveClaimed:
         name = register.claim(id, who, claimant, self._now())

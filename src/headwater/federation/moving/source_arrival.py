@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
 from headwater.decoders import msgpack_decoder
-from headwater.errors import ChannelError, FederationError, SubscriptionError, Unreachable
+from headwater.errors import ChannelError, FederationError, HeadwaterError, SubscriptionError, Unreachable
 from headwater.federation.arrive.deeds import Deeds
 from headwater.federation.moving.source_past import append_page
 from headwater.federation.moving.token import verified_token
@@ -52,6 +53,7 @@ NEARLY_EVENTS = 512  # that are left to be fetched when it is claimed
 ROUNDS = 64  # pages without coming nearer to a source that goes on publishing
 RETRY_SECONDS = 0.1
 END_SECONDS = 5.0  # for which it is waited that what is on its way has come
+WANTED_SECONDS = 1.0  # after which it is asked again who wants its events
 ANSWER_SECONDS = 5.0  # for which one answer is waited for, before it is asked again
 _FIXED = ("name", "type", "facts", "zones", "priority")
 _MOVE = msgpack_decoder(SourceMove)
@@ -104,7 +106,7 @@ class SourceArrival:
         if not self._context.scheduler.work(register.settle, on="moving"):
             register.settle()
         if not cut.home:
-            self._await_subscribers(channel, claimed.subscribers, end)
+            self._await_subscribers(register, move, channel, set(claimed.subscribers), end)
         return made
 
     def _read(self, token: object) -> SourceMove:
@@ -325,9 +327,11 @@ class SourceArrival:
         alone = source._flow.lineup.judges(attachment.entry) == "alone"
         return (self._demands.number(attachment.entry) or 0) if alone else 0
 
-    def _await_subscribers(self, channel: Channel[Any], ids: list[str], end: float) -> None:
+    def _await_subscribers(
+        self, register: SourceRegister, move: SourceMove, channel: Channel[Any], ids: set[str], end: float
+    ) -> None:
         """Without a log, what nobody has asked for yet is lost: who got its events asks here first, if it may have them
-        here."""
+        here. Some may want nothing more by now: the node that it was at is asked again, now and then, who does."""
 
         def asked() -> bool:
             for id in ids:
@@ -341,8 +345,13 @@ class SourceArrival:
                     return False
             return True
 
-        if not self._context.scheduler.until(asked, max(0.0, end - monotonic())):
-            log.warning("source of %s goes on here, and not all that had its events have asked for them", channel.name)
+        while not self._context.scheduler.until(asked, max(0.0, min(WANTED_SECONDS, end - monotonic()))):
+            if monotonic() >= end or self._context.closing:
+                log.warning("source of %s goes on here, and not all that had its events asked for them", channel.name)
+                return
+            with suppress(HeadwaterError):  # it is not needed any more
+                again = ClaimSource(move.id, register.claimant, 0)
+                ids &= set(self._asked(move, again, SourceClaimed, monotonic()).subscribers)
 
     def _may_have(self, peer: Peer, channel: str) -> bool:
         principal = peer.principal
