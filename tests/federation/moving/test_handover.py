@@ -73,8 +73,8 @@ def test_lost_answers_are_asked_for_again(monkeypatch: pytest.MonkeyPatch, make:
     publish(source, 10, 60)
     lost, ask = list[Any](), Dialogue.ask
 
-    def loses(self: Dialogue, to: Any, request: Any, timeout: float = 10.0) -> Any:
-        answer = ask(self, to, request, timeout)
+    def loses(self: Dialogue, to: Any, request: Any, *how: Any) -> Any:
+        answer = ask(self, to, request, *how)
         if isinstance(request, (ClaimMove, FetchWaiting, MarkEvents)) and request not in lost:
             lost.append(request)
             raise Unreachable("the answer is lost")

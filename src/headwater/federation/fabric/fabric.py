@@ -410,16 +410,25 @@ class Fabric(Inbox):
                 raise Unreachable(f"node {node} takes nothing; its connection was given up")
             self._stuck.pop(node, None)
 
-    def ask(self, node: str, payload: bytes, timeout: float, accept: Callable[[bytes], Any] = bytes) -> Any:
+    def ask(
+        self,
+        node: str,
+        payload: bytes,
+        timeout: float,
+        accept: Callable[[bytes], Any] = bytes,
+        sent: Callable[[], None] | None = None,
+    ) -> Any:
         """Ask one node and wait for its answer. Raises `Unreachable` if it is not there, does not answer in time, or
         cannot.
 
         Anyone may answer: `accept` makes of an answer what this returns, or raises SecurityError or FrameError, and
-        then the next is looked at."""
+        then the next is looked at. `sent` is called when the question is on its way."""
         self._may_wait("ask")
         replies: SimpleQueue[bytes | Unreachable] = SimpleQueue()
         with self._speaking(f"node {node} cannot be asked") as session:
             self._questions.ask(session, node, payload, timeout, replies.put, replies.put)
+        if sent is not None:
+            sent()
         end, refused = monotonic() + timeout + 1.0, ""  # Zenoh ends it at its timeout; the margin is for a busy machine
         while True:
             try:

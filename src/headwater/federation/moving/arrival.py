@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -153,11 +154,12 @@ class Arrival:
         claimed = self._at_home(sink, move) if local else None  # the name is free then
         given = move, positions, handed, self._whereabouts
         made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, *given)
-        for channel, _ in list(made._attachments):  # beside the claim, which takes longest and goes first
-            self._context.scheduler.work(self._want, channel)
+        want = partial(self._want_all, made)
         try:
             if claimed is None:
-                claimed = self._claim(sink, move, end)
+                claimed = self._claim(sink, move, end, want)
+            else:
+                want()
             register.take(move.id, made.name, positions, handed)
         except BaseException:
             made.cancel()
@@ -172,6 +174,11 @@ class Arrival:
             made.cancel()
             raise
         return made
+
+    def _want_all(self, made: Resumed) -> None:
+        """Have sources asked for what a sink wants, beside the claim: that takes longest, and is on its way."""
+        for channel, _ in list(made._attachments):
+            self._context.scheduler.work(self._want, channel)
 
     def _take_over(self, made: Resumed, move: SinkMove, end: float) -> None:
         """What waited at the old node comes first. What is not had in time is lost, and said."""
@@ -240,10 +247,10 @@ class Arrival:
             return self._claim(sink, move, min(end, monotonic() + CLAIM_SECONDS))
         return None
 
-    def _claim(self, sink: str, move: SinkMove, end: float) -> MoveClaimed:
+    def _claim(self, sink: str, move: SinkMove, end: float, sent: Callable[[], None] | None = None) -> MoveClaimed:
         """Ask the node that it was at."""
         try:
-            made: MoveClaimed = self._ask(move, ClaimMove(move.id, self._claimant_of(move)), end)
+            made: MoveClaimed = self._ask(move, ClaimMove(move.id, self._claimant_of(move)), end, sent)
         except Unreachable as error:
             raise Unreachable(
                 f"resume: {sink!r} cannot be had from the node that it was at: {error}; try again with the same "
@@ -255,7 +262,7 @@ class Arrival:
             raise
         return made
 
-    def _ask(self, move: SinkMove, request: Any, end: float) -> Any:
+    def _ask(self, move: SinkMove, request: Any, end: float, sent: Callable[[], None] | None = None) -> Any:
         """A question to the node that a sink was at, again and again: it may be away for a moment, or an answer be
         lost."""
         if move.node == self._context.id:
@@ -266,7 +273,7 @@ class Arrival:
             if peer is not None:
                 try:
                     left = max(RETRY_SECONDS, min(CLAIM_SECONDS, end - monotonic()))
-                    return self._dialogue.ask(peer, request, left)
+                    return self._dialogue.ask(peer, request, left, sent)
                 except Unreachable as error:
                     problem = str(error)
             if monotonic() >= end or self._context.closing:

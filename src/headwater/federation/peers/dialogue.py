@@ -77,10 +77,17 @@ class Dialogue:
 
     # ── asking ──
 
-    def ask(self, peer: Peer, request: Request, timeout: float = ANSWER_SECONDS) -> Any:
-        """A question to a peer, and its answer; Unreachable if there is none that is its own, or not yet."""
+    def ask(
+        self,
+        peer: Peer,
+        request: Request,
+        timeout: float = ANSWER_SECONDS,
+        sent: Callable[[], None] | None = None,
+    ) -> Any:
+        """A question to a peer, and its answer; Unreachable if there is none that is its own, or not yet. `sent` is
+        called when the question is on its way."""
         question = self.question(peer, request)
-        answered = self._fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))
+        answered = self._fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question), sent)
         answer = answered.reply
         if isinstance(answer, Accepted) and answer.error:
             raise (Unreachable if answer.later else FederationError)(f"node {peer.name}: {answer.error}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import FrameError
@@ -68,7 +67,6 @@ class Outgoing(PeerRecord):
         self.unwanted: dict[str, int] = {}  # by channel of which it wants nothing more, the version of that question
         self.by_sid: dict[int, Lane] = {}
         self.last_number = 0
-        self.beginnings: Iterator[int] = count(1)
 
     def lanes(self) -> Iterable[Lane]:
         for crossing in list(self.crossings.values()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ class Destination(Protocol):
     # Of frames of lanes that are over: those of the next lane of a source follow on them, so that nothing that is still
     # on its way of the earlier one, at either end, is taken for its own.
     last_number: int
-    beginnings: Iterator[int]  # numbers of them, one for each time that a lane begins, or begins again
     resumed: bool  # the other end has said what it has: events may go
     columns: bool  # it takes rows as columns, and compressed frames
 

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headwater.channel.backlog.ring import Ring
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.federation.send.crossing import Crossing
 
 log = logging.getLogger("headwater.federation")
+_BEGINNINGS = count(1)  # of a process, so that a later one of any lane has a higher number
 FORGOTTEN_FRAMES = 4096  # of which it is remembered that they are no longer kept
 
 
@@ -236,8 +238,7 @@ class Lane(FrameBuilder):
         is not where they came to hold. Its source's lock is held."""
         rest = self._point if rest is None else rest
         if rest is not None and self.crossing.reliable:
-            number = next(self.peer.beginnings)
-            self.beginning = Beginning(number, self.crossing.effective, rest, dict(after))
+            self.beginning = Beginning(next(_BEGINNINGS), self.crossing.effective, rest, dict(after))
 
     def take_point(self) -> int | None:
         """From where on all that the peer wanted when the lane was made holds: said once, so that it owes something to

@@ -87,9 +87,8 @@ class SourceAd(msgspec.Struct, frozen=True, array_like=True):
 
 class Beginning(msgspec.Struct, frozen=True, array_like=True):
     """Where the frames of a logged source begin, or begin again: all that the wishes of a version pass comes after
-    these events, by tag (0 for all filters), and after `rest` for tags that are not named. Later ones have a higher
-    number, whatever source of the node they are of. Who has had less than that has missed something, and asks for it
-    (`Again`)."""
+    these events, by tag (0 for all filters), and after `rest` for tags that are not named. Later ones of a process have
+    higher numbers. Who has had less than that has missed something, and asks for it (`Again`)."""
 
     number: Number
     version: Number
