@@ -280,8 +280,9 @@ class Subscription(Pulling[E_co]):
     def _entering(self) -> None:
         """It is about to be in the routes of its channels, for the first time; the wiring's lock is held. Where others
         were before it, what comes of sources that it has had events of does not follow on those."""
-        if self._progress is not None and not self.node._is_first(self):
-            self._progress.rereads()
+        progress = self._progress
+        if progress is not None and progress.leaves_to_log and not self.node._is_first(self):
+            progress.rereads()
 
     def _began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""
@@ -293,16 +294,22 @@ class Subscription(Pulling[E_co]):
 
     def _accept_past(self, place: str, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         """An event from before it came, of that node and channel, if it is one that it is still to begin with."""
+        if self._goes_on_with(attachment, letter):
+            return
         source = letter.source.id
         if place not in self._begun and letter.seq > self._past_seen.get(source, 0):
             self._past_seen[source] = letter.seq
             attachment.begin_with(letter)
             self._accept(attachment, letter, ready)
 
+    def _goes_on_with(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
+        """Whether it goes on with a source where it was, so that this has no past for it to begin with."""
+        return self._progress is not None and self._progress.was_with(attachment.channel, letter.source)
+
     def _too_early(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
         """Whether an event must wait, since events from before it may still come."""
         place = letter.source.place
-        if place is None or attachment.epoch > 1 or place in self._begun:
+        if place is None or attachment.epoch > 1 or place in self._begun or self._goes_on_with(attachment, letter):
             return False
         with self._beginning:
             if place in self._begun:

@@ -191,6 +191,7 @@ class Progress:
         self._doubt = keeper.handed()  # up to here the process before this one had handed events over
         # Where something was handed over and nothing done, it goes on from the beginning.
         self._done = {**dict.fromkeys(self._doubt, 0), **keeper.positions()}
+        self._kept = frozenset(self._done)  # sources with which it was before it was made
         self._begun: set[str] = set()  # sources of which this process has handed over an event after that
         self._beginnings: Points = {}  # that are not written yet
         self._fresh: set[str] = set()  # sources of other nodes with which it began here, and of which none has come
@@ -218,6 +219,7 @@ class Progress:
         with self._lock:
             self._since = dict(since)
             self._done, self._doubt, self._fresh = dict(positions), dict(handed), set()
+            self._kept = frozenset(self._done)
             if exact:
                 self._begun.update(positions)
                 self._moved = dict(positions)
@@ -305,6 +307,10 @@ class Progress:
         with self._lock:
             keys = self._keys(source)
             return bool(keys) and all(key in self._done for key in keys)
+
+    def was_with(self, channel: Any, source: Source) -> bool:
+        """Whether it has had events of a source before, or was to: it goes on from there, and has no other past."""
+        return _key(channel, source) in self._kept
 
     def missed_after(self, source: Source) -> int | None:
         """The event after which it is to have those of a source of this process that were published before it was

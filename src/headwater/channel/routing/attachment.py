@@ -295,13 +295,14 @@ class Attachment:
                 return
             if (point := live or source.begun_at) is not None:
                 self.begins_after(source, point)
+        gap = self.gap(source) if anew else None
+        if gap is not None and progress is not None:
+            progress.close_gap(self.channel, source)
         if not live:
             return
         floor = live if new else max(self.floors.get(key, 0), came)
-        gap = self.gap(source) if anew else None
-        if gap is not None and progress is not None:
+        if gap is not None:
             floor = gap
-            progress.close_gap(self.channel, source)
         if floor:
             self.floors[key], self.quick = floor, None
 

@@ -118,6 +118,8 @@ class RemoteSource(AcknowledgedSource):
         self._asked: dict[int, ByTag] = {}  # by number of those that were not answered: after which event of each tag
         self._point: int | None = None if ad.log else 0  # all that was asked for first comes after this event
         self._begun = 0  # the last beginning of which it was told
+        self._open: tuple[int, ByTag] = (-1, {})  # what was asked for last and not answered: on which link, after what
+        self._ask_on = False  # it was to be asked again meanwhile
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         if ad.origin:  # it is a gateway that passes on events of another federation
             self._come_by(lambda source: origins.way(ad.origin, source, ad.path, ad.filters))
@@ -214,6 +216,9 @@ class RemoteSource(AcknowledgedSource):
             self._answered = max(again, self._answered)
             after = self._asked.get(again, {})
             self._asked = {number: each for number, each in self._asked.items() if number > again}
+            ask_on = False
+            if not (anew and self._asked):  # all is answered; or it may be another lane, which was not asked
+                (ask_on, self._ask_on), self._open = (self._ask_on, False), (-1, {})
             if anew or live > self.received:
                 self.live = live
             if begins is not None:
@@ -236,7 +241,7 @@ class RemoteSource(AcknowledgedSource):
         self._note_beginnings()
         if self.home and not again:
             self._say_how_far()
-        elif not anew:  # it may be another link, or another life
+        elif not anew or ask_on:  # it may be another link, or another life
             self.ask_again()
 
     def _follows(self, attachment: Attachment, stream: int, begins: Beginning) -> bool:
@@ -297,9 +302,14 @@ class RemoteSource(AcknowledgedSource):
             gaps = [(gap, self._stream_of(each)) for each in self._attachments() if (gap := each.gap(self)) is not None]
             if not gaps or self.closed:
                 return
+            link, asked = self._open
+            if link == self.peer.links and all(gap >= asked.get(tag, MAX_SEQ) for gap, tag in gaps):
+                self._ask_on = True  # should the answer be none for all of them
+                return
             for gap, tag in gaps:
                 after[tag] = min(after.get(tag, gap), gap)
             question = self._question(after, dict(self.reached.since))
+            self._open = self.peer.links, after
         self.peer.say(encode_control(question))
 
     def _question(self, after: ByTag, since: ByTag) -> Again:
@@ -324,7 +334,7 @@ class RemoteSource(AcknowledgedSource):
         channel, entry = attachment.channel, attachment.entry
         while channel is not self.channel and (stage := channel.stage_entry) is not None and channel.parent is not None:
             channel, entry = channel.parent, stage
-        alone = self._flow.lineup.judges(entry) == "alone" or (entry.apart and self.elsewhere(entry))
+        alone = (entry.apart or self._flow.lineup.judges(entry) == "alone") and self.elsewhere(entry)
         return (self.demands.number(entry) or 0) if alone else 0
 
     def _all_caught_up(self) -> None:

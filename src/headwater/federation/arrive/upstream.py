@@ -17,6 +17,7 @@ class Upstream(Protocol):
     id: str
     name: str
     incarnation: int
+    links: int  # how many there were so far
     gone: float | None  # since when it is not there
     principal: Principal | None  # who it has proven to be
     asked: dict[str, InterestRequest]  # what it was asked for, by channel

@@ -102,8 +102,8 @@ class InterestRequest:
     def speaks_for(self, turn: int) -> None:
         """What was asked last is what is wanted with that change of the wiring."""
         self.turns[self.version] = max(turn, self.turns.get(self.version, 0))
-        while len(self.turns) > MOST_TURNS:
-            del self.turns[next(iter(self.turns))]
+        while len(self.turns) > MOST_TURNS:  # what is in force there was answered, or asked since
+            del self.turns[next(version for version in self.turns if version != self.agreed)]
 
     def covers(self, version: int, turn: int) -> bool:
         """Whether a question spoke for a sink that came with a change of the wiring; of an old one, that is not known
@@ -188,7 +188,9 @@ class Demands:
         half of the events."""
         if entry.claimant is not None:
             return True  # what comes for the node itself is not for that user
-        return self._placement != "destination" and entry not in self._here.get((peer.id, channel), ())
+        contextual = entry.interest is not None and entry.interest.contextual  # it can be judged nowhere else
+        there = self._placement != "destination" or contextual
+        return there and entry not in self._here.get((peer.id, channel), ())
 
     def refused(self, peer: Askable, channel: Channel, entry: Entry) -> bool:
         """A peer will not run it; whether it is to run here instead."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import Pattern, is_pattern
@@ -48,7 +48,8 @@ class Whereabouts:
         """The same of all channels that a subscription wants, as far as it is known which these will be."""
         wanted = subscription._asked
         channels = [channel for channel in subscription.node.channels() if any(each.wants(channel) for each in wanted)]
-        return all(map(self.is_new, channels)) and not any(isinstance(each.target, Pattern) for each in wanted)
+        lineage = {each for channel in channels for each in _lineage(channel)}
+        return all(map(self.is_new, lineage)) and not any(isinstance(each.target, Pattern) for each in wanted)
 
     def begin(self, attachment: Attachment, move: SinkMove, *, new: bool) -> None:
         """The state of an interest that runs at sources counts from where it did; it is nobody else's."""
@@ -61,6 +62,14 @@ class Whereabouts:
             reached.since[tag] = start
             if new and key in move.positions:
                 reached.at[tag] = move.positions[key]
+
+
+def _lineage(channel: Any) -> Iterator[Any]:
+    """A channel, and those that it is derived from: under the first of these other nodes are asked."""
+    at = channel
+    while at is not None:
+        yield at
+        at = at.parent
 
 
 class Resumed(Subscription[Any]):

@@ -265,6 +265,7 @@ class Crossing:
         if earlier is not None and earlier.behind is not None and lane.behind is None and self.reliable:
             self._following[earlier] = lane
             lane.follow(earlier)
+            lane.beginning = None  # it begins where the earlier one ends, which is not here yet
             self.peer.add_dirty(lane)
 
     def waits_for_log(self) -> bool:
@@ -288,6 +289,7 @@ class Crossing:
             self._withheld += lane.shed
         if self.peer.by_sid.get(lane.sid) is lane:
             del self.peer.by_sid[lane.sid]
+        self._following.pop(lane, None)
         self.peer.last_number = max(self.peer.last_number, lane.number)
         if self._logged.get(lane.source.name) is lane:
             del self._logged[lane.source.name]

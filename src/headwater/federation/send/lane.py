@@ -236,9 +236,10 @@ class Lane(FrameBuilder):
     def begins(self, after: dict[int, int], rest: int | None) -> None:
         """The peer is told after which events, by tag, all comes that it wants by now; `rest`: of other tags, if that
         is not where they came to hold. Its source's lock is held."""
-        rest = self._point if rest is None else rest
+        rest, wishes = self._point if rest is None else rest, self.crossing.wishes
         if rest is not None and self.crossing.reliable:
-            self.beginning = Beginning(next(_BEGINNINGS), self.crossing.effective, rest, dict(after))
+            streams = {tag: seq for tag, seq in after.items() if not tag or (tag in wishes and wishes[tag][1].tag)}
+            self.beginning = Beginning(next(_BEGINNINGS), self.crossing.effective, rest, streams)
 
     def take_point(self) -> int | None:
         """From where on all that the peer wanted when the lane was made holds: said once, so that it owes something to
@@ -250,11 +251,25 @@ class Lane(FrameBuilder):
         """The peer has asked for that; by whoever builds frames, before the lane is announced."""
         if self.restart is None:
             return
+        earlier = None if self.behind is None else self.behind.follows
         with self.source.lock:
             (after, since), self.restart = self.restart, None
             self.live = live = self.source.flows[self.crossing.channel].seen
             self.resume({tag: min(seq, live) for tag, seq in after.items()}, since)
             self.live = live
+        if earlier is not None and earlier is not self:
+            earlier.leave_to(self)
+
+    def leave_to(self, later: Lane) -> None:
+        """Its source was made again, and the lane of that one reads the log from where the peer is: what is left here
+        goes that way, and two that read the same would bring it in any order. By whoever builds frames."""
+        earlier = None if self.behind is None else self.behind.follows
+        self.behind = None
+        if self.announced:
+            self.peer.control.append(self.end_frame())
+        self.forget()
+        if earlier is not None and earlier is not self:
+            earlier.leave_to(later)
 
     def follow(self, earlier: Lane) -> None:
         """Its source was closed and made again while what it had published before is read from the log: that goes
