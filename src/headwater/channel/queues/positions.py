@@ -191,7 +191,7 @@ class Progress:
         self._doubt = keeper.handed()  # up to here the process before this one had handed events over
         # Where something was handed over and nothing done, it goes on from the beginning.
         self._done = {**dict.fromkeys(self._doubt, 0), **keeper.positions()}
-        self._kept = frozenset(self._done)  # sources with which it was before it was made
+        self._kept = _logged(self._done)  # sources with which it was before it was made
         self._begun: set[str] = set()  # sources of which this process has handed over an event after that
         self._beginnings: Points = {}  # that are not written yet
         self._fresh: set[str] = set()  # sources of other nodes with which it began here, and of which none has come
@@ -219,7 +219,7 @@ class Progress:
         with self._lock:
             self._since = dict(since)
             self._done, self._doubt, self._fresh = dict(positions), dict(handed), set()
-            self._kept = frozenset(self._done)
+            self._kept = _logged(self._done)
             if exact:
                 self._begun.update(positions)
                 self._moved = dict(positions)
@@ -228,7 +228,7 @@ class Progress:
         """Logs are asked for what follows on where it is, since what comes of their sources by itself is not all;
         nothing has come yet."""
         with self._lock:
-            self.gaps = {key: seq for key, seq in self._done.items() if key.startswith(LOGGED)}
+            self.gaps = {key: self._done[key] for key in _logged(self._done)}
 
     # ── what comes ──
 
@@ -309,7 +309,8 @@ class Progress:
             return bool(keys) and all(key in self._done for key in keys)
 
     def was_with(self, channel: Any, source: Source) -> bool:
-        """Whether it has had events of a source before, or was to: it goes on from there, and has no other past."""
+        """Whether it has had events of a logged source before, or was to: all that it missed comes from the log, and so
+        it has no other past."""
         return _key(channel, source) in self._kept
 
     def missed_after(self, source: Source) -> int | None:
@@ -667,6 +668,10 @@ def progress_of(subscription: DurableSink) -> Progress | None:
         assert state is not None
         keeper = InState(state, name)
     return Progress(subscription, keeper, manual=delivery.acknowledge == "manual")
+
+
+def _logged(points: Points) -> frozenset[str]:
+    return frozenset(key for key in points if key.startswith(LOGGED))
 
 
 def _further(points: Points, more: Points) -> None:
