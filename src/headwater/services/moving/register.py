@@ -214,12 +214,11 @@ class MoveRegister:
             for source in {*positions, *handed}:
                 write(_POSITION, (sink, source, positions.get(source, 0), handed.get(source, 0)))
             write("INSERT INTO moves_taken (digest, sink) VALUES (?, ?)", (digest_of(id), sink))
-            write("DELETE FROM moves_taken WHERE number <= (SELECT max(number) FROM moves_taken) - ?", (MOST_TAKEN,))
 
     def settle(self) -> None:
-        """All that was taken survives a power cut from here on."""
+        """All that was taken survives a power cut from here on; nobody waits for it, so that very old ones go now."""
         with self._tables.transaction(durable=True) as write:
-            write("DELETE FROM moves_taken WHERE number < 0")
+            write("DELETE FROM moves_taken WHERE number <= (SELECT max(number) FROM moves_taken) - ?", (MOST_TAKEN,))
 
     # ── what there is ──
 
