@@ -85,6 +85,7 @@ class Subscription(Pulling[E_co]):
     _fenced: str | None = None  # why it does not go on here, whoever asks: it is on its way to another node
     _beneath: str | None = None  # why it was paused before that, while it holds
     _arriving = False  # it comes from another node, or has come just now
+    _first = False  # durable, and nobody here had asked other nodes for their events before it
     _promising = False  # of one that passes events on: whether somebody there wants to know how far time has come
 
     def __init__(
@@ -281,8 +282,10 @@ class Subscription(Pulling[E_co]):
         """It is about to be in the routes of its channels, for the first time; the wiring's lock is held. Where others
         were before it, what comes of sources that it has had events of does not follow on those."""
         progress = self._progress
-        if progress is not None and progress.leaves_to_log and not self.node._is_first(self):
-            progress.rereads()
+        if progress is not None and progress.leaves_to_log:
+            self._first = self.node._is_first(self)
+            if not self._first:
+                progress.rereads()
 
     def _began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""

@@ -95,8 +95,7 @@ class Resumed(Subscription[Any]):
 
     def _entering(self) -> None:
         super()._entering()
-        # What it has missed comes with its first events, and is not asked for.
-        self.begins_by_itself = self._progress is not None and self._whereabouts.is_first(self)
+        self.begins_by_itself = self._first  # what it has missed comes with its first events, and is not asked for
 
     def _began(self, attachment: Attachment) -> None:
         super()._began(attachment)
