@@ -424,6 +424,20 @@ def test_what_a_stream_never_takes_is_told_and_holds_up_nothing(broker: Broker, 
         assert [each.topic for each in problems.wait(1)] == ["screens.out"] and bridge.report()["bad"] == 1
 
 
+def test_a_stream_that_is_made_after_the_bridge_is_read_from_its_beginning(
+    broker: Broker, device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then it is told that it is not there."""
+    with Node("hall") as hall:
+        readings, seen = hall.channel("readings", Reading), Recorder[Any]()
+        readings.subscribe(seen)
+        joined(hall, broker, IN, stream="LATE")
+        eventually(lambda: "expected a stream 'LATE'" in caplog.text, "it is told")
+        device.run(device.stream.add_stream(name="LATE", subjects=["sensors.>"]))
+        device.run(device.stream.publish("sensors.lab", b"1"))
+        assert [each.room for each in seen.wait(1)] == ["lab"]
+
+
 def test_an_event_of_two_mappings_is_a_message_of_each(broker: Broker, device: Device) -> None:
     """A stream that has both subjects does not take one for the other."""
     device.run(device.stream.add_stream(name="BUILDING", subjects=["screens.>", "signs.>"]))

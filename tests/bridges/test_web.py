@@ -226,9 +226,16 @@ def test_post_and_follow_as_curl_does() -> None:
                 async with web.get("/channels") as answer:
                     [shown] = (await answer.json())["channels"]
                     assert shown == {"name": "doors", "type": "floor: u32, name: text"}
-                for path, status in (("/nowhere", 404), ("/channels/doors", 405)):
-                    async with web.get(path) as answer:
+                for path, status in (
+                    ("/nowhere", 404),
+                    ("/channels/doors", 405),
+                    ("/channels/doors/events?whre=x", 400),
+                ):
+                    async with web.get(path) as answer:  # a filter that is misspelt is not none
                         assert answer.status == status
+                body = '{"floor": 1, "name": "x"}\n{"floor": 2}'
+                async with web.post("/channels/doors", data=body, headers=json_lines) as answer:
+                    assert answer.status == 400 and "event 2 of 2: " in await answer.text()
 
     run(test)
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.bridges.contract import RECHECK_SECONDS, WINDOW, Bridge
 from headwater.bridges.mapping import MAX_PAYLOAD, Mapping, Message, Translation
 from headwater.bridges.topics import NATS
-from headwater.errors import ClosedError, ConfigError, ConfigProblem
+from headwater.errors import ClosedError, ConfigError, ConfigProblem, FederationError
 from headwater.extras import require
 from headwater.spelling import did_you_mean
 from headwater.threads import Supervised
@@ -245,7 +245,14 @@ class NatsBridge(Bridge):
             except TimeoutError:
                 idle = True  # nothing has come
             except (NatsError, OSError) as error:
-                log.warning("bridge %s: stream %s: %s; trying again", self.name, self._stream, error)
+                if isinstance(error, NotFoundError) and consumer is None:
+                    await self._wrong(
+                        FederationError(
+                            f"expected a stream {self._stream!r} at the server, found none; make it, it is looked for"
+                        )
+                    )
+                else:
+                    log.warning("bridge %s: stream %s: %s; trying again", self.name, self._stream, error)
                 if consumer is not None:
                     with suppress(NatsError, OSError):
                         await consumer.unsubscribe()
@@ -269,7 +276,12 @@ class NatsBridge(Bridge):
         for each in (name, f"{name}-b"):
             with suppress(NotFoundError):
                 there[each] = await stream.consumer_info(self._stream, each)
-        about = await stream.stream_info(self._stream)
+        try:
+            about = await stream.stream_info(self._stream)
+        except NotFoundError:
+            if topic not in self._places:  # all that it will have when it is made is new to this bridge
+                self._places[topic] = "none yet", 0
+            raise
         begun, upto = self._places.get(topic, (None, 0))
         if not there:
             if begun is not None:  # somebody has deleted it: it goes on, or with another stream begins with that

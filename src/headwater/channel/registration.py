@@ -60,19 +60,8 @@ def advertise(
     stated = resolve_facts(facts, channel)
     check_label("source", name)
     check_priority("source", priority)
-    allowed = check_rate("source: rate", rate)
-    if allowed is not None and allowed.age is not None:
-        raise SubscriptionError("source: rate: age: what is published is new; leave it out")
-    if ask is not None and not callable(ask):
-        raise SubscriptionError(f"source: ask: expected a function that returns events, found {ask!r}")
-    if every is not None and ask is None:
-        raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
-    period = None if every is None else check_seconds("source: every", every)
+    allowed, period, told = check_run("source", channel, ask=ask, every=every, context=context, rate=rate)
     scope = check_zones(zones) or frozenset()
-    told = None
-    if context is not None:
-        record = None if channel.type is None else channel.type.record
-        told = context_of(channel.name, record, channel.context, context)
     if node._logs is not None:
         node._logs.wait_for_end(channel.name)  # of a channel of the same name, before others have to wait for this
     with node._wiring.lock:
@@ -112,6 +101,25 @@ def advertise(
     if period is not None:
         source._timer = node._timers.every(period, lambda due, missed: source.ask(), priority=priority)
     return source
+
+
+def check_run(
+    place: str, channel: Channel, *, ask: Any = None, every: Any = None, context: Any = None, rate: Any = None
+) -> tuple[Any, float | None, Any]:
+    """What a source does where it runs, and does not take along when it moves: its rate, period and context."""
+    allowed = check_rate(f"{place}: rate", rate)
+    if allowed is not None and allowed.age is not None:
+        raise SubscriptionError(f"{place}: rate: age: what is published is new; leave it out")
+    if ask is not None and not callable(ask):
+        raise SubscriptionError(f"{place}: ask: expected a function that returns events, found {ask!r}")
+    if every is not None and ask is None:
+        raise SubscriptionError(f"{place}: expected ask= with every=, found every= alone: whom should it ask?")
+    period = None if every is None else check_seconds(f"{place}: every", every)
+    told = None
+    if context is not None:
+        record = None if channel.type is None else channel.type.record
+        told = context_of(channel.name, record, channel.context, context)
+    return allowed, period, told
 
 
 def _durable(channel: Channel) -> list[Attachment]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import Event, Log, Node, Reliable, i64
-from headwater.errors import ClosedError, FederationError, SubscriptionError
+from headwater.errors import ClosedError, FederationError, HeadwaterError, SubscriptionError
 from headwater.security import Rule
 from headwater.store.log import ChannelReader
 from tests.federation.certified import authority, certified
@@ -364,6 +364,20 @@ def test_a_claim_that_was_refused_leaves_the_name_free(tmp_path: Path) -> None:
         with pytest.raises(FederationError, match="another token was made since"):
             mill.resume_source(token, timeout=GUARD)
         assert mill.channel(CHANNEL).source("s").publish(Count(0)) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"every": -1.0, "ask": list}, {"every": 1.0}, {"ask": 5}, {"rate": "x"}, {"evry": 1.0}]
+)
+def test_wrong_options_leave_it_where_it_is(wrong: dict[str, Any], tmp_path: Path) -> None:
+    """They are looked at before it is claimed: nobody would publish else."""
+    with nodes() as make:
+        _, mill, _, source = begun(make, tmp_path)
+        token = source.move()
+        with pytest.raises(HeadwaterError, match="resume_source: "):
+            mill.resume_source(token, timeout=GUARD, **wrong)
+        assert source.publish(Count(0)) == 1
+        assert mill.resume_source(token, timeout=GUARD).publish(Count(1)) == 2
 
 
 def test_who_wants_nothing_more_while_it_is_claimed_is_not_waited_for(

@@ -395,6 +395,9 @@ class WebBridge(Service):
         although it had one. What has ended is refused: a browser would ask for it again and again."""
         last = request.headers.get("Last-Event-ID", "")
         key, _, number = last.rpartition(":")
+        for name in request.query:
+            if name != "where" and not name.startswith("param."):
+                raise FrameError(f"query: expected where= and param.NAME=, found {name[:60]}=")
         asked = messages.Subscribe(
             0,
             request.match_info["channel"],

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from headwater.bridges.web.session import MOST_FEEDS, Feed
 from headwater.channel.warning import collected
-from headwater.errors import FrameError, HeadwaterError, QueueFull, ServiceError, StoreError
+from headwater.errors import EncodeError, FrameError, HeadwaterError, QueueFull, ServiceError, StoreError
 from headwater.federation.security.policy import Restrict
 from headwater.interest import Interest
 from headwater.services.policy.conjunction import restricted
@@ -179,7 +179,14 @@ class Feeds:
         if type is None:
             events: list[Any] = list(lines)
         else:
-            events = [type.decode(line) if binary else type.from_dict(object_in(type, line)) for line in lines]
+            events = []
+            for at, line in enumerate(lines, 1):
+                try:
+                    events.append(type.decode(line) if binary else type.from_dict(object_in(type, line)))
+                except (EncodeError, FrameError) as error:
+                    if len(lines) == 1:
+                        raise
+                    raise FrameError(f"event {at:,} of {len(lines):,}: {error}; none was published") from None
         source = self._source(channel)
         for count, event in enumerate(events):
             try:

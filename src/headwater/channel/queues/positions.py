@@ -627,6 +627,8 @@ class Progress:
         seq = _span(letter)[0]
         if not (self.manual or seq <= self._doubt.get(key, 0) or key not in self._begun):
             return False
+        if self.manual and letter.source.local and seq <= attachment.points.get(letter.source.number, ("", 0))[1]:
+            return True  # it was published before the sink was here, which may have had it before it was cancelled
         return bool(letter.source.resent(seq))
 
 

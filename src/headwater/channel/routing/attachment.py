@@ -305,6 +305,8 @@ class Attachment:
             floor = gap
         if floor:
             self.floors[key], self.quick = floor, None
+        else:  # it is to have all: what an earlier announcement kept from it, too
+            self.caught_up(source)
 
     def begins_after(self, source: RoutedSource, seq: int) -> None:
         """A durable sink that is to have what a source of another node publishes after an event, if it has not begun;

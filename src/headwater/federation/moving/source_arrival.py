@@ -15,6 +15,7 @@ from headwater.channel.groups.service import Groups, groups_of
 from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
+from headwater.channel.registration import check_run
 from headwater.channel.routing.attachment import Attachment
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ChannelError, FederationError, HeadwaterError, SubscriptionError, Unreachable
@@ -32,6 +33,7 @@ from headwater.federation.wire.source_move_requests import (
     SourceMove,
 )
 from headwater.services.moving.source_register import Arrival, Cut
+from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -56,6 +58,7 @@ END_SECONDS = 5.0  # for which it is waited that what is on its way has come
 WANTED_SECONDS = 1.0  # after which it is asked again who wants its events
 ANSWER_SECONDS = 5.0  # for which one answer is waited for, before it is asked again
 _FIXED = ("name", "type", "facts", "zones", "priority")
+_GIVEN = ("ask", "every", "context", "rate")
 _MOVE = msgpack_decoder(SourceMove)
 
 
@@ -82,11 +85,16 @@ class SourceArrival:
         wrong = [name for name in _FIXED if name in options]
         if wrong:
             raise SubscriptionError(f"{PLACE}: {wrong[0]}: a source that moves has the one that it had; leave it out")
+        unknown = [name for name in options if name not in _GIVEN]
+        if unknown:
+            hint = did_you_mean(unknown[0], _GIVEN)
+            raise SubscriptionError(f"{PLACE}: expected {', '.join(_GIVEN)}, found {unknown[0]}{hint}")
         move = self._read(token)
         if register.taken(move.id):
             return self._again(register, move, options)
         channel = self._channel(move)
         self._check(register, channel, move)
+        check_run(PLACE, channel, **options)  # before it is claimed: from then on it publishes here or nowhere
         if past is not None and move.home:
             claimed = self._fetched(register, past, channel, move, end)
         else:
