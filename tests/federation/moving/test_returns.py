@@ -159,6 +159,21 @@ def here_and_away(scene: Scene) -> None:
         scene.publish()
 
 
+def comes_here(scene: Scene) -> None:
+    """Its node is started again, and the source moves there before the sinks are back: what its old node still has for
+    them is not taken."""
+    scene.publish(late=True)
+    scene.close(scene.desk)
+    scene.publish()
+    scene.desk = scene.at("desk")
+    see(scene.desk, scene.lab)
+    scene.source = scene.desk.resume_source(scene.source.move(), timeout=GUARD)
+    scene.first_comes()
+    scene.late_comes()
+    scene.in_force()
+    scene.publish()
+
+
 def made_again(scene: Scene) -> None:
     """The source ends, and begins again."""
     cancelled(scene)
@@ -221,13 +236,16 @@ def before_the_first(scene: Scene) -> None:
 
 KINDS = ("filter", "derived", "derived with output", "pattern", "stateful", "output", "history", "manual", "by time",
          "rate", "within")  # fmt: skip
-WAYS = (restarted, cancelled, before_anything, moved, here_and_away, made_again, both_restarted, while_away, paused,
-        before_the_first)  # fmt: skip
-BACK = (both_restarted, while_away, paused, before_the_first)  # of these, ways in which it is back already
+WAYS = (restarted, cancelled, before_anything, moved, here_and_away, comes_here, made_again, both_restarted,
+        while_away, paused, before_the_first)  # fmt: skip
+BACK = (comes_here, both_restarted, while_away, paused, before_the_first)  # of these, ways in which it is back already
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", KINDS)
+# A sink of a derived channel reads nothing of sources of its own node again (docs/moving.md).
+CASES = [(kind, way) for kind in KINDS for way in WAYS if way is not comes_here or not kind.startswith("derived")]
+
+
+@pytest.mark.parametrize(("kind", "way"), CASES, ids=[f"{kind}-{way.__name__}" for kind, way in CASES])
 def test_it_has_all_in_order_and_once(kind: str, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.federation.interests.installer.RETURN_SECONDS", 0.1)
     with nodes() as make:

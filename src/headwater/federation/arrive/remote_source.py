@@ -250,6 +250,8 @@ class RemoteSource(AcknowledgedSource):
         progress = attachment.subscription._progress
         if progress is None or self.reached is None or not self.rereads or not progress.leaves_to_log:
             return True
+        if self.superseded or self.closed:  # nothing of it is taken; where it goes on, it may be one of this node
+            return False
         asked = self.peer.asked.get(self.channel.name)
         known = asked is not None and asked.covers(begins.version, attachment.wired)
         had = progress.gap(attachment.channel, self)
