@@ -149,3 +149,31 @@ def test_those_that_come_back_together_have_what_they_missed_once(late: int, tmp
         assert all(each == list(range(510)) for each in seen.values())
         [came] = [each for peer in desk.federation_report().peers for each in peer.stand_ins if each.channel == CHANNEL]
         assert came.received == 500
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_one_that_was_about_to_leave_when_its_node_was_killed(moved: bool, tmp_path: Path) -> None:
+    """What came meanwhile was acknowledged, and left to the log: the source's node has forgotten that."""
+    with nodes() as make:
+        place(make, "hub", tmp_path)
+        lab, hall = place(make, "lab", tmp_path), place(make, "hall", tmp_path)
+        source = lab.channel(CHANNEL, Count).source("s")
+        if moved:
+            source = hall.resume_source(source.move(), timeout=GUARD)
+        desk, seen = place(make, "desk", tmp_path), list[int]()
+        sink(desk, "kept", seen)
+        see(desk, hall if moved else lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 10)
+        eventually(lambda: len(seen) == 10, "all came")
+        token = desk.subscriptions["kept"].move(lasts=3600.0)
+        publish(source, 10, 20)
+        assert (hall if moved else lab).flush(GUARD)
+        desk.close(drain=False, timeout=0.0)
+        publish(source, 20, 30)
+        desk = place(make, "desk", tmp_path)
+        desk.channel(CHANNEL, Count)
+        desk.resume(token, lambda event: seen.append(event.n), timeout=GUARD)
+        publish(source, 30, 40)
+        eventually(lambda: len(seen) >= 40, f"it has all: {seen}")
+        assert seen == list(range(40))

@@ -358,6 +358,7 @@ class Installer:
             crossing.parked, crossing.deferred = False, None
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
+                lane.begins_with_kept()
                 lane.live = max(lane.live, crossing.points.get(lane.sid, 0))
                 if lane.ended and not again and not lane.pending and not lane.behind:
                     crossing.drop(lane)
@@ -399,6 +400,7 @@ class Installer:
             crossing.parked = True
             for lane in crossing.active():
                 lane.announced, lane.again_asked, lane.restart = False, 0, None
+                lane.beginning = None  # what came before went to an earlier process
                 with peer.building:
                     lane.forget_past()
         elif peer.crossings.get(crossing.channel.name) is crossing:

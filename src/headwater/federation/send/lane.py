@@ -101,6 +101,7 @@ class Lane(FrameBuilder):
         self.behind: CatchUp | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
         self.beginning: Beginning | None = None  # of a logged source: after which events all comes that is wanted
+        self._released = 0  # the last event of frames that are kept no longer
         self.again_asked = 0  # the last time that it was to begin again, by number, and from where
         self.restart: tuple[dict[int, int], dict[int, int]] | None = None
         self.weight = 1  # events that one call of `dispatch` stands for
@@ -240,6 +241,13 @@ class Lane(FrameBuilder):
         if rest is not None and self.crossing.reliable:
             streams = {tag: seq for tag, seq in after.items() if not tag or (tag in wishes and wishes[tag][1].tag)}
             self.beginning = Beginning(next(_BEGINNINGS), self.crossing.effective, rest, streams)
+            self._released = max(self._released, min([rest, *streams.values()]))
+
+    def begins_with_kept(self) -> None:
+        """The peer was started again, and has what is kept for it: what its earlier process has acknowledged does not
+        come again, though sinks there may have left it to the log. Not if it begins otherwise just now."""
+        if self.source.log is not None and self.beginning is None and not self.awaits:
+            self.begins({}, self._released)
 
     def take_point(self) -> int | None:
         """From where on all that the peer wanted when the lane was made holds: said once, so that it owes something to
@@ -509,8 +517,10 @@ class Lane(FrameBuilder):
 
     def acknowledged(self, number: int) -> None:
         """The peer has done with all frames up to this one."""
-        kept = self.kept
-        done = sum(each.events for each in kept.release(number))
+        kept, released = self.kept, list(self.kept.release(number))
+        done = sum(each.events for each in released)
+        if released:
+            self._released = max(self._released, released[-1].last)
         while self._forgotten and self._forgotten[0][0] <= number:
             self._forgotten.popleft()  # it had arrived
         if done:
@@ -562,6 +572,7 @@ class Lane(FrameBuilder):
         if after is not None:
             kept, done = self.kept, 0
             while kept and kept[0].last <= after:
+                self._released = max(self._released, kept[0].last)
                 done += kept.popleft().events
             self.settle(done)
         self.dropped += sum(events for number, events in self._forgotten if received is None or number > received)
