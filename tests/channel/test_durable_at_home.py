@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater import Event, Node, Queue, Reliable, i64
 from headwater.testing import eventually
+from tests.effort import examples
 
 CHANNEL = "test.count"
+GUARD = 30.0
 Seen = list[tuple[int, bool]]  # numbers, and whether they were said to have come before
 
 
@@ -105,3 +110,69 @@ def test_what_a_paused_sink_cannot_keep_stays_in_the_log(where: str | None, tmp_
         lab.flush()
         assert lab.until(lambda: len(seen) >= len(wanted), 60.0)
         assert seen == wanted
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(1, 12)),
+        st.tuples(st.just("acknowledge"), st.integers(0, 12)),
+        st.tuples(st.sampled_from(["cancel", "drain", "source", "restart", "pause", "resume"]), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(steps=STEPS, manual=st.booleans(), limit=st.sampled_from([4, 64]))
+def test_whatever_is_handed_over_twice_is_marked_and_nothing_else(
+    steps: list[tuple[str, int]], manual: bool, limit: int
+) -> None:
+    """The sink is cancelled, drained, paused, subscribed again; its source is made again, and its node started again."""
+    seen: Seen = []
+    abouts: list[Any] = []
+
+    def take(event: Count, about: Any) -> None:
+        seen.append((event.n, about.redelivered))
+        abouts.append(about)
+
+    def join(node: Node) -> Any:
+        delivery = Reliable(durable=True, acknowledge="manual" if manual else "return")
+        abouts.clear()
+        channel = node.channel(CHANNEL, Count)
+        return channel.subscribe(take, name="kept", delivery=delivery, queue=Queue(limit=limit))
+
+    published = 0
+    with TemporaryDirectory() as folder:
+        node = home(Path(folder))
+        sink, source = join(node), node.channel(CHANNEL, Count).source("s")
+        for what, number in [*steps, ("resume", 0), ("cancel", 0)]:
+            match what:
+                case "publish":
+                    publish(source, published, published + number)
+                    published += number
+                case "acknowledge" if abouts and manual and sink.state == "open":
+                    abouts[min(number, len(abouts) - 1)].acknowledge()
+                case "cancel" | "drain":
+                    sink.cancel(drain=what == "drain")
+                    sink = join(node)
+                case "source":
+                    source.close()
+                    source = node.channel(CHANNEL, Count).source("s")
+                case "restart":
+                    node.close()
+                    node = home(Path(folder))
+                    sink, source = join(node), node.channel(CHANNEL, Count).source("s")
+                case "pause" if sink.state == "open":
+                    sink.pause()
+                case "resume":
+                    sink.resume()
+        assert node.until(lambda: {n for n, _ in seen} == set(range(published)), GUARD), (published, seen)
+        node.close()
+    had: set[int] = set()
+    for n, redelivered in seen:
+        assert redelivered == (n in had), (n, seen)
+        had.add(n)
+    last = -1
+    for n, redelivered in seen:
+        assert redelivered or n == last + 1, seen
+        last = max(n, last)

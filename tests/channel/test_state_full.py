@@ -116,11 +116,24 @@ def test_a_handler_that_fails_then_is_not_called_again_either(tmp_path: Path) ->
         channel = node.channel("a", Sighting)
         sink = channel.subscribe(handle, name="x", delivery=DURABLE, failures=0)
         source = far(channel)
+        publish(source, 1)
         with full():
-            publish(source, 1, 2, 3)
-            assert got == [1] and sink.state == "paused" and sink.counts.failed == 1
-        until(lambda: got == [1, 2, 3])
-        assert node.state.handed("x") == {KEY: 3}
+            publish(source, 2, 3, 4)
+            assert got == [1, 2] and sink.state == "paused" and sink.counts.failed == 2
+        until(lambda: got == [1, 2, 3, 4])
+        assert node.state.handed("x") == {KEY: 4}
+
+
+def test_the_first_event_waits_until_it_can_be_noted_that_events_are_handed_over(tmp_path: Path) -> None:
+    got = list[int]()
+    with kept(tmp_path / "s") as node:
+        channel = node.channel("a", Sighting)
+        sink = channel.subscribe(lambda event: got.append(event.badge), name="x", delivery=DURABLE)
+        source = far(channel)
+        with full():
+            publish(source, 1, 2)
+            assert got == [] and sink.state == "paused" and sink.counts.queued == 2
+        until(lambda: got == [1, 2])
 
 
 def test_what_is_pulled_waits_for_the_disk(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_file_of_version_1_opens_with_all_that_is_in_it(tmp_path: Path) -> Non
             state.commit("door", "other", 3)  # it does not go back
             state.commit("again", "other", 1)
     assert raw(path, "PRAGMA user_version") == [(VERSION,)]
-    assert raw(path, "SELECT room, version FROM rooms") == [("positions", 1), ("secrets", 1)]
+    assert raw(path, "SELECT room, version FROM rooms") == [("positions", 2), ("secrets", 1)]
 
 
 def test_a_new_file_is_as_one_that_was_brought_up_to_date(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_tables_of_a_newer_version_are_refused(tmp_path: Path) -> None:
         assert state.positions("hall") == {KEY: 1}
     raw(path, "UPDATE rooms SET version = 9 WHERE room = 'positions'")
     with pytest.raises(
-        StoreError, match=r"lab\.state.*tables of 'positions' of version 1 or older, found 9.*name anoth"
+        StoreError, match=r"lab\.state.*tables of 'positions' of version 2 or older, found 9.*name anoth"
     ):
         NodeState(path)
 

@@ -520,6 +520,7 @@ class Node:
                 raise SubscriptionError(
                     f"name: expected one that no subscription of this node has, found {name!r} in use"
                 )
+            self._end_earlier(name)
             made = kind(
                 self,
                 name or self._free_name("subscription", self.subscriptions),
@@ -788,11 +789,22 @@ class Node:
             self._ordered.discard(subscription)
             drop = subscription._handler is not None and (not drain or subscription.paused is not None)
             subscription._mailbox.close(drop=drop)
-            self._parting = {each for each in self._parting if not each._mailbox.idle}
+            if drop:
+                subscription._end_progress()
+            for each in [each for each in self._parting if each._mailbox.idle]:
+                each._end_progress()
+                self._parting.discard(each)
             if subscription._dispatcher is None:
                 self._pulling.add(subscription)
             elif not drop:
                 self._parting.add(subscription)
+
+    def _end_earlier(self, name: str | None) -> None:
+        """A durable sink of a name that is subscribed anew hands over nothing more of what the new one has; the
+        wiring's lock is held."""
+        for each in [*self._parting, *self._pulling]:
+            if each.name == name:
+                each._end_progress()
 
     def _release(self) -> None:
         """Sources have promised more, or are gone: what waited for them goes on. Call it without any lock."""

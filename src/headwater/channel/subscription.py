@@ -390,6 +390,11 @@ class Subscription(Pulling[E_co]):
         self._delivered -= _events(items)
         self._mailbox.back(items)
 
+    def _not_handed(self, items: list[Item]) -> None:
+        """Events that were about to be handed over, and are left to whoever goes on with it."""
+        self._delivered -= _events(items)
+        self._skip(items)
+
     def _put_off(self, items: list[Item]) -> None:
         """Events that were counted as handed over past the queue, and were not: they wait, before all others."""
         self._delivered -= len(items)
@@ -580,6 +585,11 @@ class Subscription(Pulling[E_co]):
                 "subscribe with delivery=Reliable(durable=True, acknowledge='manual')"
             )
         self._progress.acknowledge(about)
+
+    def _end_progress(self) -> None:
+        """Nothing more is handed over here of what a durable sink can have again."""
+        if self._progress is not None:
+            self._progress.end()
 
     def _unsettled(self, source: Source) -> int | None:
         """The oldest event of a source that has come here and may not be done with; None if there is none.

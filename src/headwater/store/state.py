@@ -46,6 +46,10 @@ POSITIONS = Tables(
             "CREATE TABLE positions (sink TEXT NOT NULL, source TEXT NOT NULL, seq INTEGER NOT NULL DEFAULT 0, "
             "handed INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (sink, source)) WITHOUT ROWID",
         ),
+        (
+            "CREATE TABLE open_sinks (sink TEXT PRIMARY KEY, life INTEGER NOT NULL) WITHOUT ROWID",
+            "INSERT INTO open_sinks SELECT DISTINCT sink, 0 FROM positions",  # how they have ended is not known
+        ),
     ),
 )
 _COMMIT = (
@@ -251,6 +255,20 @@ class NodeState:
         """All events of these sources up to these ones are handed to the sink, or have been."""
         self._write_all(_HAND, sink, positions)
 
+    def open_sink(self, sink: str, life: int) -> None:
+        """Events are handed to the sink from now on, in a life of this number."""
+        with self._lock:
+            self._run("INSERT OR REPLACE INTO open_sinks (sink, life) VALUES (?, ?)", (sink, life))
+
+    def close_sink(self, sink: str, life: int) -> None:
+        """That life has ended, and all that it has handed over is written; another may have begun meanwhile."""
+        with self._lock:
+            self._run("DELETE FROM open_sinks WHERE sink = ? AND life = ?", (sink, life))
+
+    def is_open(self, sink: str) -> bool:
+        """Whether events are handed to the sink by now, or were by a process that was killed."""
+        return bool(self._all("SELECT 1 FROM open_sinks WHERE sink = ?", (sink,)))
+
     def _write_all(self, statement: str, sink: str, positions: Mapping[str, int]) -> None:
         for seq in positions.values():
             self._must_be("a sequence number", seq, isinstance(seq, int) and 0 <= seq <= LAST)
@@ -272,6 +290,7 @@ class NodeState:
         with self._lock:
             if source is None:
                 self._run("DELETE FROM positions WHERE sink = ?", (sink,))
+                self._run("DELETE FROM open_sinks WHERE sink = ?", (sink,))
             else:
                 self._run("DELETE FROM positions WHERE sink = ? AND source = ?", (sink, source))
 

@@ -288,7 +288,13 @@ class _InSnapshot:
     def handed(self) -> Points:
         return {}
 
-    def begin(self, points: Points, events: int) -> None:
+    def cut_off(self) -> bool:
+        return False
+
+    def open(self) -> None:
+        """What it hands over is known by its identity."""
+
+    def begin(self, points: Points, noted: Points) -> None:
         """Nothing is handed over that is not kept with the state."""
 
     def commit(self, points: Points) -> None:
@@ -296,6 +302,9 @@ class _InSnapshot:
 
     def failed(self, points: Points) -> Points:
         return {}
+
+    def end(self, handed: Points, *, orderly: bool) -> None:
+        """It is in the state."""
 
 
 class PatternProgress(Progress):

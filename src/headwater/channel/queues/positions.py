@@ -9,7 +9,13 @@ from the log when it is subscribed again, or they are made again.
 
 Nothing more is handed over while it cannot be written that what went before is done, or was handed over (the disk is
 full): the subscription is paused, it is tried again every `RETRY_SECONDS`, and then it goes on by itself. So after a
-restart there is never more than one call of the handler of which nothing is written, and its events are the first.
+kill there is of each source never more than one call of the handler of which nothing is written, and its events are the
+first after those that are.
+
+Events are *redelivered* that may have been handed over before, and none else are marked so: those up to the last that
+is written to have been handed over, by whichever process or node; and where the last process was killed, the first one
+after them, if its source says that it may have come there. One that ends in order writes all that it has handed over
+(`end`). A sink that moves takes this along. Within one process nothing is handed over twice, acknowledged or not.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import astuple
@@ -32,6 +39,7 @@ from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.errors import ClosedError, StoreError, SubscriptionError
 from headwater.late import asyncio, np
 from headwater.store import NodeState, WithinConnection
+from headwater.store.state import LAST
 
 if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Options
@@ -57,8 +65,16 @@ class Keeper(Protocol):
         """Up to where events are known to have been handed over, whether they were done or not."""
         ...
 
-    def begin(self, points: Points, events: int) -> None:
-        """So many events, up to these points, are about to be handed over."""
+    def cut_off(self) -> bool:
+        """Whether a process before this one was killed, so that it may have handed over more than that."""
+        ...
+
+    def open(self) -> None:
+        """From now on this process hands events over; it is to be known if it is killed."""
+
+    def begin(self, points: Points, noted: Points) -> None:
+        """Events up to `points` are about to be handed over; that those up to `noted` were, or are about to be, must be
+        known before."""
 
     def commit(self, points: Points) -> None:
         """They are done."""
@@ -67,6 +83,9 @@ class Keeper(Protocol):
         """They are not, the handler raised; where the position is all the same."""
         ...
 
+    def end(self, handed: Points, *, orderly: bool) -> None:
+        """Nothing more is handed over, after these; `orderly`: all that was is written."""
+
 
 class InState:
     """In the node's state."""
@@ -74,7 +93,7 @@ class InState:
     undoes = False
 
     def __init__(self, state: NodeState, sink: str) -> None:
-        self._state, self._sink = state, sink
+        self._state, self._sink, self._life = state, sink, time_ns()
 
     def positions(self) -> Points:
         return self._state.positions(self._sink)
@@ -82,9 +101,15 @@ class InState:
     def handed(self) -> Points:
         return self._state.handed(self._sink)
 
-    def begin(self, points: Points, events: int) -> None:
-        if points and events > 1:  # of a single event it goes without saying that it may have been handed over
-            self._state.hand_all(self._sink, points)
+    def cut_off(self) -> bool:
+        return self._state.is_open(self._sink)
+
+    def open(self) -> None:
+        self._state.open_sink(self._sink, self._life)
+
+    def begin(self, points: Points, noted: Points) -> None:
+        if noted:
+            self._state.hand_all(self._sink, noted)
 
     def commit(self, points: Points) -> None:
         if points:
@@ -94,6 +119,12 @@ class InState:
         if points:
             self._state.hand_all(self._sink, points)
         return {}
+
+    def end(self, handed: Points, *, orderly: bool) -> None:
+        if handed:
+            self._state.hand_all(self._sink, handed)
+        if orderly:
+            self._state.close_sink(self._sink, self._life)
 
 
 class InTransaction:
@@ -110,7 +141,13 @@ class InTransaction:
     def handed(self) -> Points:
         return {}
 
-    def begin(self, points: Points, events: int) -> None:
+    def cut_off(self) -> bool:
+        return True  # nothing is written of what was handed over and undone
+
+    def open(self) -> None:
+        """A transaction is there, or is not."""
+
+    def begin(self, points: Points, noted: Points) -> None:
         self._within.begin(points)
 
     def commit(self, points: Points) -> None:
@@ -119,6 +156,9 @@ class InTransaction:
     def failed(self, points: Points) -> Points:
         self._within.rollback()
         return self._within.positions()  # the handler may have committed by itself before it raised
+
+    def end(self, handed: Points, *, orderly: bool) -> None:
+        """The transaction was the last."""
 
 
 class DurableNode(Protocol):
@@ -170,6 +210,7 @@ class DurableSink(Protocol):
     def _leave_out(self, item: Item, events: int) -> None: ...
     def _finish(self, event: Any, result: Any) -> None: ...
     def _hand_back(self, items: list[Item]) -> None: ...
+    def _not_handed(self, items: list[Item]) -> None: ...
     def _handler_failed(self, error: BaseException, what: Any) -> None: ...
     def _await_failed(self, error: asyncio.CancelledError, what: Any) -> None: ...
     def _went_well(self) -> None: ...
@@ -188,17 +229,25 @@ class Progress:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
         self.duplicates = 0  # events that came again and were not shown
         self._lock = threading.Lock()
-        self._doubt = keeper.handed()  # up to here the process before this one had handed events over
+        self._handed_before = keeper.handed()  # up to here events were handed over before this process, or elsewhere
         # Where something was handed over and nothing done, it goes on from the beginning.
-        self._done = {**dict.fromkeys(self._doubt, 0), **keeper.positions()}
+        self._done = {**dict.fromkeys(self._handed_before, 0), **keeper.positions()}
         self._kept = _logged(self._done)  # sources with which it was before it was made
-        self._begun: set[str] = set()  # sources of which this process has handed over an event after that
+        # Sources of which the first event after that may have been handed over by a process that was killed; where
+        # nothing is written (None), any but those of which this one has handed over an event since.
+        cut_off = keeper.cut_off()
+        self._unsure: set[str] | None = None if keeper.undoes else set(self._done) if cut_off else set()
+        self._begun: set[str] = set()
+        self._opened = False  # it is written that this process hands events over
+        self._ended = False  # nothing more of what can be had again is handed over
+        self._noted = dict(self._handed_before)  # up to where it is written that events were handed over
         self._beginnings: Points = {}  # that are not written yet
         self._fresh: set[str] = set()  # sources of other nodes with which it began here, and of which none has come
         self._arrived: Points = {}
         self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
         self._out: Points = {}  # pulled, and not known to be done
-        self._last: Points = {}  # handed over at all
+        self._last: Points = {}  # handed over by this process
+        self._passed: Points = {}  # not handed over, after others that are not acknowledged
         # Of sources without a log, what was handed over and is to be acknowledged: it goes with a sink that moves.
         self._unacknowledged: dict[str, deque[Item]] = {}
         # Where the sink was paused, and its queue full: the last event that it could keep. The rest is in a log.
@@ -216,13 +265,17 @@ class Progress:
         """It goes on after these events. With `exact`, it was at another node until now, where it is done with these
         and has not begun with others: what follows is shown here, also of this node's own sources. `since`: from where
         on the state of its interest counts."""
+        unsure = {key for key, seq in handed.items() if not seq} if exact else self._unsure
         with self._lock:
             self._since = dict(since)
-            self._done, self._doubt, self._fresh = dict(positions), dict(handed), set()
+            self._done, self._fresh = dict(positions), set()
+            self._handed_before, self._noted = dict(handed), dict(handed)
             self._kept = _logged(self._done)
             if exact:
-                self._begun.update(positions)
+                self._unsure = unsure
                 self._moved = dict(positions)
+        if exact and unsure:  # as if its process had been killed here
+            self._keeper.open()
 
     def rereads(self) -> None:
         """Logs are asked for what follows on where it is, since what comes of their sources by itself is not all;
@@ -319,7 +372,7 @@ class Progress:
         key = getattr(source, "kept_key", None)
         if key is None:
             return self._moved.get(_log_key(source) or "") if self._moved else None
-        return self._done.get(key, 0 if key in self._doubt else None)
+        return self._done.get(key, 0 if key in self._handed_before else None)
 
     def counts_since(self, source: Source) -> int | None:
         """The event of a source of this process after which the state of its interest counts, if it has moved here."""
@@ -376,16 +429,16 @@ class Progress:
     # ── what is handed over ──
 
     def fresh(self, item: Item) -> Item | None:
-        """What of an item was not done before."""
+        """What of an item was not done before, nor handed over by this process."""
         attachment, letter, n = item[:3]
         key = key_of(attachment, letter)
-        done = 0 if key is None else self._done.get(key, 0)
-        if not done:
+        had = 0 if key is None else self._had(key)
+        if not had:
             return item
         if isinstance(letter, Chunk):
-            seen = int(np.searchsorted(letter.seqs, done, "right"))
+            seen = int(np.searchsorted(letter.seqs, had, "right"))
         else:
-            seen = 1 if letter.seq <= done else 0
+            seen = 1 if letter.seq <= had else 0
         if not seen:
             return item
         self.duplicates += seen
@@ -393,9 +446,16 @@ class Progress:
         return part_of(item, seen, n) if seen < n else None
 
     def is_fresh(self, item: Item) -> bool:
-        """Whether no event of the item was done before."""
+        """Whether no event of the item was done before, nor handed over by this process."""
         key = key_of(item[0], item[1])
-        return key is None or _span(item[1])[0] > self._done.get(key, 0)
+        return key is None or _span(item[1])[0] > self._had(key)
+
+    def _had(self, key: str) -> int:
+        """The last event of a source that is not to be handed over again here; all of them where the sink has ended,
+        and what waits can be had again by who goes on with it."""
+        if self._ended and key.startswith(LOGGED):
+            return LAST
+        return max(self._done.get(key, 0), self._last.get(key, 0))
 
     def deliver(self, item: Item) -> None:
         """To the handler, in the thread that runs the mailbox."""
@@ -456,6 +516,9 @@ class Progress:
         """Whether events may be handed over; else they wait."""
         try:
             self._begin(points, items)
+        except ClosedError:
+            self.subscription._not_handed(items)
+            return False
         except Exception as error:
             if self._keeper.undoes and isinstance(error, StoreError):
                 raise  # it is not the disk: the connection is not as it should be
@@ -466,16 +529,35 @@ class Progress:
 
     def _begin(self, points: Points, items: list[Item]) -> None:
         self.note_beginnings()
-        if not self.manual:
-            self._keeper.begin(points, sum(item[2] for item in items))
+        if not self._opened:
+            self._keeper.open()
+            self._opened = True
+        noted = self._to_note(points, sum(item[2] for item in items))
+        self._keeper.begin(points, noted)
         with self._lock:
+            if self._ended and _logged(points):
+                raise ClosedError(f"subscription {self.subscription.name!r} has ended; there are no more events")
+            _further(self._noted, noted)
             if self.manual and self.moves:
                 for item in items:
                     key = key_of(item[0], item[1])
                     if key is not None and not key.startswith(LOGGED):
                         self._unacknowledged.setdefault(key, deque()).append(item)
-            self._last.update(points)
-            self._begun.update(key for key, seq in points.items() if seq > self._doubt.get(key, 0))
+            _further(self._last, points)
+            begun = {key for key, seq in points.items() if seq > self._handed_before.get(key, 0)}
+            if self._unsure is None:
+                self._begun |= begun
+            else:
+                self._unsure -= begun
+
+    def _to_note(self, points: Points, events: int) -> Points:
+        """What must be known to have been handed over before some more events are: all of these, if they are several;
+        of a single one it goes without saying that it may have been, but not of one before it that is not done."""
+        if events > 1:
+            return points
+        with self._lock:
+            before = {key: self._last.get(key, 0) for key in points} if self.manual else {}
+            return {key: seq for key, seq in before.items() if seq > max(self._done.get(key, 0), self._noted.get(key, 0))}
 
     def _returned(self, points: Points, items: list[Item]) -> None:
         if not self.manual:
@@ -483,6 +565,9 @@ class Progress:
                 self._commit(points)
             except Exception as error:
                 if self._keeper.undoes:
+                    with self._lock:
+                        for key in points:  # what was done is undone: it is to be handed over again
+                            self._last.pop(key, None)
                     self.subscription._hand_back(items)
                 else:
                     _further(self._owed, points)
@@ -559,6 +644,8 @@ class Progress:
         with self._lock:
             for key, seq in points.items():
                 if seq > self._done.get(key, 0):
+                    if seq >= self._last.get(key, 0):
+                        seq = max(seq, self._passed.pop(key, 0))
                     self._done[key] = seq
                     waiting = self._unacknowledged.get(key)
                     while waiting and _span(waiting[0][1])[1] <= seq:
@@ -575,8 +662,15 @@ class Progress:
             ]
 
     def pass_over(self, items: list[Item]) -> None:
-        """Events that are not handed over, because they have expired, or a constraint of the handler said so."""
-        self._reach(points_of(items))  # it is kept with the next one; until then they would be judged again
+        """Events that are not handed over, because they have expired, or a constraint of the handler said so. They are
+        done when all before them are."""
+        points = points_of(items)
+        with self._lock:
+            waits = {key: seq for key, seq in points.items() if self._last.get(key, 0) > self._done.get(key, 0)}
+            if self.manual:
+                _further(self._passed, waits)
+        done = {key: seq for key, seq in points.items() if not (self.manual and key in waits)}
+        self._reach(done)  # it is kept with the next one; until then they would be judged again
 
     # ── what is pulled ──
 
@@ -625,11 +719,35 @@ class Progress:
         if key is None:
             return False
         seq = _span(letter)[0]
-        if not (self.manual or seq <= self._doubt.get(key, 0) or key not in self._begun):
-            return False
-        if self.manual and letter.source.local and seq <= attachment.points.get(letter.source.number, ("", 0))[1]:
-            return True  # it was published before the sink was here, which may have had it before it was cancelled
-        return bool(letter.source.resent(seq))
+        if seq <= self._handed_before.get(key, 0):
+            return True
+        unsure = key not in self._begun if self._unsure is None else key in self._unsure
+        return unsure and bool(letter.source.resent(seq))
+
+    def handed(self) -> Points:
+        """By key, up to where events were handed over that are not done; 0: the next one may have been, by a process
+        that was killed. A sink that moves takes it along."""
+        with self._lock:
+            unsure = set[str]() if self._unsure is None else self._unsure
+            found = dict.fromkeys(unsure, 0)
+            for points in (self._handed_before, self._last):
+                _further(found, {key: seq for key, seq in points.items() if seq > self._done.get(key, 0)})
+            return found
+
+    def end(self) -> None:
+        """It hands over nothing more of what can be had again: whoever goes on with it is told what it has handed over.
+        Where that cannot be written, as if its process had been killed."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            after = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in self._last}
+            handed = {key: seq for key, seq in self._last.items() if seq > after[key]}
+            orderly = self._opened and not self._unsure and self._unwritten is None
+        try:
+            self._keeper.end(handed, orderly=orderly)
+        except StoreError as error:
+            log.warning("subscription %r: what it was handed last cannot be kept: %s", self.subscription.name, error)
 
 
 class KeptAbout(About, kw_only=True):

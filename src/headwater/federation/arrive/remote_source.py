@@ -357,7 +357,7 @@ class RemoteSource(AcknowledgedSource):
         if events.bare:
             self._dress(events)
         if events.resent:
-            self._resent_to = last
+            self._resent_to = max(last, self._resent_to)
         if not events.number:
             self._deliver_past(events)
             return
@@ -688,7 +688,7 @@ class RemoteSource(AcknowledgedSource):
             batch = self._plan.convert_batch(batch)
         seqs = frame.seqs
         if frame.resent:
-            self._resent_to = int(seqs[-1])
+            self._resent_to = max(int(seqs[-1]), self._resent_to)
         ready: Ready = []
         self._wait_for_room(None)
         with self.lock, self._turn:

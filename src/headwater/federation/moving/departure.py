@@ -19,7 +19,6 @@ from headwater.federation.wire.requests import pack_params, pack_type
 if TYPE_CHECKING:
     from headwater.channel.routing.attachment import Attachment
     from headwater.federation.context import Context
-    from headwater.store import NodeState
 
 STILL_SECONDS = 10.0  # for which a handler is waited for
 Points = dict[str, int]
@@ -115,17 +114,10 @@ class Standstill:
                 found[shared_key(self._context, source)] = self._next(source)
         return found
 
-    def handed(self, state: NodeState | None) -> Points:
-        """By key, up to where events may have been handed over and are not done."""
+    def handed(self) -> Points:
+        """By key, up to where events were handed over and are not done."""
         progress = self._sink._progress
-        if progress is None or state is None:
-            return {}
-        found = {key: seq for key, seq in state.handed(self._sink.name).items() if key.startswith(LOGGED)}
-        if progress.manual:
-            for key, seq in progress._last.items():
-                if key.startswith(LOGGED):
-                    found[key] = max(seq, found.get(key, 0))
-        return found
+        return {} if progress is None else {k: seq for k, seq in progress.handed().items() if k.startswith(LOGGED)}
 
     def since(self) -> Points:
         """By key, from where on the state of its interest counts, where it has any."""
@@ -182,7 +174,7 @@ def _first(letter: Any) -> int:
     return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
 
 
-def described(subscription: Subscription, id: bytes, node: str, still: Standstill, state: NodeState | None) -> SinkMove:
+def described(subscription: Subscription, id: bytes, node: str, still: Standstill) -> SinkMove:
     """What a token says of a sink that stands still."""
     asked, options = subscription._asked[0], subscription._options
     pattern = isinstance(asked.target, Pattern)
@@ -210,7 +202,7 @@ def described(subscription: Subscription, id: bytes, node: str, still: Standstil
         isinstance(delivery, Reliable) and delivery.acknowledge == "manual",
         options.order,
         still.positions(),
-        still.handed(state),
+        still.handed(),
         still.since(),
         "durable" if delivery.durable else delivery.name,
     )

@@ -108,7 +108,7 @@ class Moving(Service):
             still = Standstill(self._context, subscription, LEAVING)
         try:
             still.reach()
-            move = described(subscription, id, self._context.id, still, self._node.state if durable else None)
+            move = described(subscription, id, self._context.id, still)
             token = make_token(self._context, subscription.name, move)
             self._leaving[name] = Departure(id, subscription, still, register, until)
             channels = [channel.name for channel, _ in subscription._attachments]
