@@ -127,7 +127,7 @@ STEPS = st.lists(
 def test_whatever_is_handed_over_twice_is_marked_and_nothing_else(
     steps: list[tuple[str, int]], manual: bool, limit: int
 ) -> None:
-    """The sink is cancelled, drained, paused, subscribed again; its source is made again, and its node started again."""
+    """The sink is cancelled, drained, paused, subscribed again; its source is made again, its node started again."""
     seen: Seen = []
     abouts: list[Any] = []
 

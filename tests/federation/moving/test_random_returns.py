@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from headwater import Event, Node, Queue, Reliable, i64
+from headwater.errors import SubscriptionError
 from tests.effort import rounds
 from tests.federation.moving.test_sources import place
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 DURABLE = Reliable(durable=True)
+MANUAL = Reliable(durable=True, acknowledge="manual")
 ALWAYS = "{ static int seen = 0; seen = seen + 1; return seen > 0; }"
 EACH = 1_000_000  # numbers of each source
 NODES = ("lab", "hall", "desk", "phone")
@@ -33,7 +35,10 @@ KINDS = {
     "pattern": ("test.*", (None, "n >= 0"), "phone"),
     "other": ("test.two", ("n >= 0", None), "phone"),
     "room": ("test.one", ("n >= 0", None), "phone"),
+    "manual": ("test.one", (None, "n >= 0"), "desk"),
+    "late": ("test.two", ("n >= 0", ALWAYS), "phone"),
 }
+SLOW = {"manual": 3, "late": 25}  # sinks that acknowledge, and the events after which they do
 SIZES = (1, 3, 10, 10, 60)
 MORE_SEEDS = int(os.environ.get("HEADWATER_SEEDS", rounds(40, 100)))
 FIRST_SEED = int(os.environ.get("HEADWATER_SEED", "1000"))
@@ -82,6 +87,9 @@ class Sink:
 
     def take(self, event: Any, about: Any) -> None:
         self.had.append((event.n, about.redelivered))
+        if self.kind in SLOW and event.n % SLOW[self.kind] == 0:
+            with suppress(SubscriptionError):  # it is on its way
+                about.acknowledge()
 
     def wants(self, source: Publishing) -> range:
         if self.target not in (source.channel, "test.*"):
@@ -89,7 +97,8 @@ class Sink:
         return range(source.base, source.base + source.count, 2 if self.kind == "filter" else 1)
 
     def wrong(self, source: Publishing, *, whole: bool = True) -> str | None:
-        """What is, of what it has had of a source: each follows on the one before, or comes again, and says so."""
+        """What is, of what it has had of a source: each follows on the one before, or comes again, and says so; nothing
+        else does."""
         wanted = self.wants(source)
         had = [(n, again) for n, again in list(self.had) if n // EACH * EACH == source.base]
         if not wanted:
@@ -102,6 +111,8 @@ class Sink:
                 return f"lost: {what}"
             if n < following and not again:
                 return f"twice: {what}"
+            if n >= following and again:
+                return f"marked: {what}"
             before, following = n, max(following, n + wanted.step)
         if whole and following < wanted.stop:
             return f"deaf: {self.kind} has of {source.label} all up to {following % EACH} of {source.count}"
@@ -172,7 +183,7 @@ class Walk:
     def subscribe(self, kind: str) -> None:
         sink = self.sinks[kind]
         node = self.there(sink.at)
-        options: dict[str, Any] = {"name": kind, "delivery": DURABLE}
+        options: dict[str, Any] = {"name": kind, "delivery": MANUAL if kind in SLOW else DURABLE}
         if kind == "room":
             options["queue"] = Queue(limit=8)
         if kind == "pattern":

@@ -24,7 +24,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -229,6 +229,7 @@ class Progress:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
         self.duplicates = 0  # events that came again and were not shown
         self._lock = threading.Lock()
+        self._handing = threading.Lock()  # taken first: nothing is noted, and handed over, while it is ended
         self._handed_before = keeper.handed()  # up to here events were handed over before this process, or elsewhere
         # Where something was handed over and nothing done, it goes on from the beginning.
         self._done = {**dict.fromkeys(self._handed_before, 0), **keeper.positions()}
@@ -529,14 +530,18 @@ class Progress:
 
     def _begin(self, points: Points, items: list[Item]) -> None:
         self.note_beginnings()
-        if not self._opened:
-            self._keeper.open()
-            self._opened = True
-        noted = self._to_note(points, sum(item[2] for item in items))
-        self._keeper.begin(points, noted)
-        with self._lock:
+        with nullcontext() if self._keeper.undoes else self._handing:  # of a handler's own transaction nothing is noted
             if self._ended and _logged(points):
                 raise ClosedError(f"subscription {self.subscription.name!r} has ended; there are no more events")
+            if not self._opened:
+                self._keeper.open()
+                self._opened = True
+            noted = self._to_note(points, sum(item[2] for item in items))
+            self._keeper.begin(points, noted)
+            self._note_handed(points, noted, items)
+
+    def _note_handed(self, points: Points, noted: Points, items: list[Item]) -> None:
+        with self._lock:
             _further(self._noted, noted)
             if self.manual and self.moves:
                 for item in items:
@@ -557,7 +562,8 @@ class Progress:
             return points
         with self._lock:
             before = {key: self._last.get(key, 0) for key in points} if self.manual else {}
-            return {key: seq for key, seq in before.items() if seq > max(self._done.get(key, 0), self._noted.get(key, 0))}
+            known = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in before}
+            return {key: seq for key, seq in before.items() if seq > known[key]}
 
     def _returned(self, points: Points, items: list[Item]) -> None:
         if not self.manual:
@@ -737,17 +743,20 @@ class Progress:
     def end(self) -> None:
         """It hands over nothing more of what can be had again: whoever goes on with it is told what it has handed over.
         Where that cannot be written, as if its process had been killed."""
-        with self._lock:
+        with self._handing:
             if self._ended:
                 return
             self._ended = True
-            after = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in self._last}
-            handed = {key: seq for key, seq in self._last.items() if seq > after[key]}
-            orderly = self._opened and not self._unsure and self._unwritten is None
-        try:
-            self._keeper.end(handed, orderly=orderly)
-        except StoreError as error:
-            log.warning("subscription %r: what it was handed last cannot be kept: %s", self.subscription.name, error)
+            with self._lock:
+                known = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in self._last}
+                handed = {key: seq for key, seq in self._last.items() if seq > known[key]}
+                orderly = self._opened and not self._unsure and self._unwritten is None
+            self._opened = False  # should something be handed over that cannot be had again
+            try:
+                self._keeper.end(handed, orderly=orderly)
+            except StoreError as error:
+                name = self.subscription.name
+                log.warning("subscription %r: what it was handed last cannot be kept: %s", name, error)
 
 
 class KeptAbout(About, kw_only=True):
