@@ -177,3 +177,70 @@ def test_one_that_was_about_to_leave_when_its_node_was_killed(moved: bool, tmp_p
         publish(source, 30, 40)
         eventually(lambda: len(seen) >= 40, f"it has all: {seen}")
         assert seen == list(range(40))
+
+
+@pytest.mark.parametrize("made_before", [False, True])
+@pytest.mark.parametrize("had", [0, 5])
+@pytest.mark.parametrize("lives", [1, 2, 3])
+def test_a_source_that_is_made_again_and_again_while_its_sink_is_away(
+    lives: int, had: int, made_before: bool, tmp_path: Path
+) -> None:
+    """Also of one that the sink has had nothing of yet: it is to have all since it was subscribed."""
+    with nodes() as make:
+        place(make, "hub", tmp_path)
+        lab = place(make, "lab", tmp_path)
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk, seen = place(make, "desk", tmp_path), []
+        sink(desk, "first", seen)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, had)
+        eventually(lambda: len(seen) == had, "all came")
+        desk.close(drain=False, timeout=0.0)
+        last = had
+        for _ in range(lives):
+            publish(source, last, last + 10)
+            last += 10
+            source.close()
+            if made_before or _ < lives - 1:
+                source = lab.channel(CHANNEL, Count).source("s")
+        desk = place(make, "desk", tmp_path)
+        see(desk, lab)
+        if not made_before:
+            source = lab.channel(CHANNEL, Count).source("s")
+        sink(desk, "first", seen)
+        publish(source, last, last + 10)
+        assert desk.ready(GUARD)
+        publish(source, last + 10, last + 20)
+        eventually(lambda: len(seen) >= last + 20, f"it has all: {seen}")
+        assert seen == list(range(last + 20))
+
+
+@pytest.mark.parametrize("had", [0, 5])
+@pytest.mark.parametrize("lives", [1, 2, 3])
+def test_a_source_that_is_closed_while_its_sink_is_away_and_publishes_nothing_more(
+    lives: int, had: int, tmp_path: Path
+) -> None:
+    """What it had published comes when it is there again."""
+    with nodes() as make:
+        place(make, "hub", tmp_path)
+        lab = place(make, "lab", tmp_path)
+        desk, seen = place(make, "desk", tmp_path), []
+        source = lab.channel(CHANNEL, Count).source("s")
+        sink(desk, "first", seen)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, had)
+        eventually(lambda: len(seen) == had, "all came")
+        desk.close(drain=False, timeout=0.0)
+        for life in range(lives):
+            if life:
+                source = lab.channel(CHANNEL, Count).source("s")
+            publish(source, had + life * 10, had + life * 10 + 10)
+            source.close()
+        desk = place(make, "desk", tmp_path)
+        see(desk, lab)
+        sink(desk, "first", seen)
+        source = lab.channel(CHANNEL, Count).source("s")
+        eventually(lambda: len(seen) >= had + lives * 10, f"it has all: {seen}")
+        assert seen == list(range(had + lives * 10))

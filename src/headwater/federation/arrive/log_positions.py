@@ -56,12 +56,14 @@ class LogPosition:
         self.at: ByTag = {}
         self.since: ByTag = {}
 
-    def holds(self, asked: InterestRequest | None, point: int) -> None:
+    def holds(self, asked: InterestRequest | None, point: int, known: ByTag) -> None:
         """Its source is announced, and all that was asked for holds after an event: what it passes is owed to sinks
-        from there on, also to those that will see their first one in another life of the source."""
+        from there on, also to those that will see their first one in another life of the source. `known`: by tag, where
+        the durable sink is that has had least of it: what is after that has not come to all, though another life of
+        the source, which is announced as well, may have published it."""
         if asked is not None:
             for tag in _streams(asked.demand):
-                self.at.setdefault(tag, point)
+                self.at.setdefault(tag, min(point, known.get(tag, point)))
                 if tag:
                     self.since.setdefault(tag, point)
 

@@ -211,7 +211,7 @@ class RemoteSource(AcknowledgedSource):
         with self.lock:
             if point is not None and self.reached is not None:
                 self._point = point
-                self.reached.holds(self.peer.asked.get(self.channel.name), point)
+                self.reached.holds(self.peer.asked.get(self.channel.name), point, self._known())
             anew, goes_on = again > self._answered, 0 < again == self._answered
             self._answered = max(again, self._answered)
             after = self._asked.get(again, {})
@@ -330,6 +330,16 @@ class RemoteSource(AcknowledgedSource):
         if self.reached is None:
             return 0
         return self.reached.at.get(self._stream_of(attachment), 0)
+
+    def _known(self) -> ByTag:
+        """By tag, the position of the durable sink that has had least."""
+        found: ByTag = {}
+        for attachment in self._attachments():
+            progress = attachment.subscription._progress
+            if progress is not None and progress.knows(self):
+                stream, position = self._stream_of(attachment), progress.position(self)
+                found[stream] = min(position, found.get(stream, position))
+        return found
 
     def _stream_of(self, attachment: Attachment) -> int:
         """The tag with which events come for an interest; all filters are one stream."""
