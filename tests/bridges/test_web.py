@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import math
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -432,6 +433,35 @@ def test_the_same_users_and_rules_as_between_nodes() -> None:
                     await nobody.send_str('{"op": "hello", "user": "ann", "password": "guess"}')
                     found = await nobody.receive()
                     assert found.type == aiohttp.WSMsgType.CLOSE and nobody.close_code == 1008
+
+    run(test)
+
+
+def test_what_json_has_no_number_for() -> None:
+    """It is text; as it is, it is no JSON, and the error names the field: over HTTP and over a WebSocket."""
+    bare, said = '{"celsius": NaN, "room": "lab"}', "JSON has no NaN"
+
+    async def test() -> None:
+        with Node("lab") as node:
+            heard = node.channel("warmth", "celsius: f64, room: text").subscribe()
+            async with bridge(node) as made, aiohttp.ClientSession(made.endpoint) as web:
+                for body in (bare, bare.replace("NaN", '"NaN"')):
+                    async with web.post(
+                        "/channels/warmth", data=body, headers={"Content-Type": "application/json"}
+                    ) as answer:
+                        told = await answer.json()
+                        if body is bare:
+                            assert answer.status == 400 and told["error"].startswith("celsius: ") and said in str(told)
+                        else:
+                            assert (answer.status, told) == (200, {"published": 1})
+                async with client(made) as (one, _):
+                    await one.say(op="publish", id=4, channel="warmth", event={"celsius": "NaN", "room": "lab"})
+                    assert (await one.hear("published"))["id"] == 4
+                    await one.socket.send_str(f'{{"op":"publish","id":3,"channel":"warmth","event":{bare}}}')
+                    closed = await one.socket.receive()  # as after whatever is no JSON
+                    assert closed.type == aiohttp.WSMsgType.CLOSE and one.socket.close_code == 1008
+                    assert closed.extra.startswith("event.celsius: ") and said in closed.extra
+            assert [math.isnan(heard.get(0).celsius) for _ in range(2)] == [True, True]
 
     run(test)
 
