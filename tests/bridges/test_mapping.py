@@ -62,7 +62,7 @@ def test_what_is_no_number() -> None:
     for mapping, payload in ((JSON, b'{"celsius":"NaN","mode":null}'), (TEXT, b"NaN")):
         topic, written, *_ = mqtt(mapping).write(Reading(3, "lab", float("nan")))
         assert written == payload and math.isnan(mqtt(mapping).read(topic, written).celsius)  # type: ignore[union-attr]
-    with pytest.raises(EncodeError, match='celsius: .*JSON has no NaN.*"NaN"'):
+    with pytest.raises(EncodeError, match=r'celsius: .*JSON has no NaN.*"NaN"'):
         mqtt(JSON).read("building/3/lab/temperature", b'{"celsius": NaN}')
     with pytest.raises(EncodeError, match="floor: expected"):
         mqtt(TEXT).read("building/NaN/lab", b"1.0")
