@@ -163,9 +163,9 @@ def test_what_json_has_no_number_for_is_text() -> None:
             (f'{{"name": "a", "all": {word}, "inner": {{"level": 1.0}}}}', "all"),
             (f'{{"name": "a", "all": [], "inner": {word}}}', "inner"),
         ):
-            for given in (text, text.encode(), bytearray(text.encode())):
+            for each in (text, text.encode(), bytearray(text.encode())):
                 with pytest.raises(EncodeError, match=f'{place}: .*JSON has no {word}.*"{word}"'):
-                    Levels.from_json(given)
+                    Levels.from_json(each)
         with pytest.raises(EncodeError, match=f"expected a JSON object with the fields of Level, found {word}"):
             Level.from_json(word)
 

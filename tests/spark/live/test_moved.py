@@ -1,4 +1,4 @@
-"""A source that has moved, read from the logs of both nodes: one source, each event once, as batches and as a stream."""
+"""A source that has moved, in the logs of both nodes: one source, each event once, as batches and as a stream."""
 
 from __future__ import annotations
 
