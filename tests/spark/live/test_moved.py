@@ -115,6 +115,13 @@ def test_what_counts_or_has_an_order_takes_it_for_one_source(spark: Any, moving:
         assert sorted(found) == [(n, n + 1) for n in range(29)]
 
 
+def test_as_an_option_of_the_format_an_interest_has_a_state_for_each_node(spark: Any, moving: Moving) -> None:
+    for options in moving.places.values():
+        found = spark.read.format("headwater").options(**options, where=EVERY_THIRD).load().collect()
+        assert sorted(row.event_seq for row in found if row.event_node == "lab") == [3, 6, 9, 27, 30]
+        assert sorted(row.event_seq for row in found if row.event_node == "mill") == [13, 16, 19, 22, 25]
+
+
 @pytest.mark.parametrize("place", ["folder", "nodes"])
 def test_a_stream_that_goes_on_while_it_moves(spark: Any, moving: Moving, tmp_path: Path, place: str) -> None:
     """Of one checkpoint, run again after each move: with a limit that a batch of both nodes is cut short by."""
