@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import main
-from tests.pages import ROOT, blocks, commands, pages, run_page
+from tests.pages import ROOT, Printed, blocks, commands, pages, run_page, shown_by
 
-SPARK = ("docs/backtest.md", "docs/ingest.md", "docs/spark-streams.md", "docs/spark.md")  # tests/spark/test_pages.py
+SPARK = (  # tests/spark/test_pages.py
+    "docs/backtest.md",
+    "docs/ingest.md",
+    "docs/moving.md",
+    "docs/spark-streams.md",
+    "docs/spark.md",
+)
 OWN_TEST = ("README.md",)  # test_the_first_program…, tests/test_two_processes.py
 LANGUAGES = {"", "c", "expressions", "js", "predicate", "python", "refused", "sh", "sql", "toml"}
 FEWEST_REASON = 10  # letters of a reason
@@ -24,6 +30,33 @@ FEWEST_REASON = 10  # letters of a reason
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)
+
+
+def test_what_a_page_shows_is_what_was_printed() -> None:
+    assert shown_by(
+        "print(1)  # 1\n"
+        "print(2)          # explained\n"
+        "# below 2\n"
+        "made = f(lambda event: print(event))  # 3\n"
+        "made = move()  # explained\n"
+        "for n in (1, 2):\n"
+        "    source.publish(\n"
+        "        n=n,  # explained\n"
+        "    )  # desk: 1\n"
+        "    #  desk: 2\n"
+        "\n"
+        "# explained\n"
+        "made = 1\n"
+    ) == ["1", "below 2", "3", "desk: 1", "desk: 2"]
+    printed = Printed()
+    print("1\n desk: 1", file=printed)
+    print("desk: 1", end="", file=printed)
+    assert printed.lack(["1", "desk: 1"]) == [] and printed.lack(["desk: 1", "desk: 1", "2"]) == ["desk: 1", "2"]
+
+
+@pytest.mark.parametrize("page", ["docs/moving.md", "docs/sharing.md"])
+def test_pages_show_what_they_print(page: str) -> None:
+    assert len([line for block in blocks(page) if block.language == "python" for line in shown_by(block.text)]) > 4
 
 
 def test_what_is_not_run_is_little_and_has_a_reason() -> None:

@@ -86,7 +86,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("replay",),
     ),
     "federation": (
-        ("address_map", "endpoints", "exit_hook", "failures", "wire", "worker_pool"),
+        ("address_map", "alone", "endpoints", "exit_hook", "failures", "wire", "worker_pool"),
         ("scheduler", "security"),
         ("network",),
         ("context",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,6 +55,17 @@ def test_what_goes_out_is_what_would_come_in() -> None:
         event = Reading(3, "lab", 21.5)
         assert mqtt(mapping).read(*mqtt(mapping).write(event)) == event
     assert mqtt(JSON).write(Reading(3, "lab", 21.5)).payload == b'{"celsius":21.5,"mode":null}'
+
+
+def test_what_is_no_number() -> None:
+    """In JSON it is text, and in text it is what it is called; both ways."""
+    for mapping, payload in ((JSON, b'{"celsius":"NaN","mode":null}'), (TEXT, b"NaN")):
+        topic, written, *_ = mqtt(mapping).write(Reading(3, "lab", float("nan")))
+        assert written == payload and math.isnan(mqtt(mapping).read(topic, written).celsius)  # type: ignore[union-attr]
+    with pytest.raises(EncodeError, match=r'celsius: .*JSON has no NaN.*"NaN"'):
+        mqtt(JSON).read("building/3/lab/temperature", b'{"celsius": NaN}')
+    with pytest.raises(EncodeError, match="floor: expected"):
+        mqtt(TEXT).read("building/NaN/lab", b"1.0")
 
 
 class Valve(Event):

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import math
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -436,6 +437,35 @@ def test_the_same_users_and_rules_as_between_nodes() -> None:
     run(test)
 
 
+def test_what_json_has_no_number_for() -> None:
+    """It is text; as it is, it is no JSON, and the error names the field: over HTTP and over a WebSocket."""
+    bare, said = '{"celsius": NaN, "room": "lab"}', "JSON has no NaN"
+
+    async def test() -> None:
+        with Node("lab") as node:
+            heard = node.channel("warmth", "celsius: f64, room: text").subscribe()
+            async with bridge(node) as made, aiohttp.ClientSession(made.endpoint) as web:
+                for body in (bare, bare.replace("NaN", '"NaN"')):
+                    async with web.post(
+                        "/channels/warmth", data=body, headers={"Content-Type": "application/json"}
+                    ) as answer:
+                        told = await answer.json()
+                        if body is bare:
+                            assert answer.status == 400 and told["error"].startswith("celsius: ") and said in str(told)
+                        else:
+                            assert (answer.status, told) == (200, {"published": 1})
+                async with client(made) as (one, _):
+                    await one.say(op="publish", id=4, channel="warmth", event={"celsius": "NaN", "room": "lab"})
+                    assert (await one.hear("published"))["id"] == 4
+                    await one.socket.send_str(f'{{"op":"publish","id":3,"channel":"warmth","event":{bare}}}')
+                    closed = await one.socket.receive()  # as after whatever is no JSON
+                    assert closed.type == aiohttp.WSMsgType.CLOSE and one.socket.close_code == 1008
+                    assert closed.extra.startswith("event.celsius: ") and said in closed.extra
+            assert [math.isnan(heard.get(0).celsius) for _ in range(2)] == [True, True]
+
+    run(test)
+
+
 def test_guessing_is_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.bridges.web.gate.WHILE_SECONDS", 1000.0)  # each guess may take its time here
 
@@ -452,6 +482,76 @@ def test_guessing_is_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
+def test_who_guesses_locks_out_nobody_who_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others share its address. Who has logged in from there has tries of its own; who has not yet waits."""
+    monkeypatch.setattr("headwater.bridges.web.gate.WHILE_SECONDS", 1000.0)
+
+    async def test() -> None:
+        with Node("lab", listen="tcp/127.0.0.1:0", security=guarded("lab")) as node:
+            node.channel("doors", Door)
+            async with bridge(node) as made, aiohttp.ClientSession(made.endpoint) as web:
+
+                async def tried(user: str, *passwords: str) -> list[int]:
+                    found = []
+                    for each in passwords:
+                        async with web.get("/channels", headers=basic(user, each)) as answer:
+                            found.append(answer.status)
+                            assert answer.status != 429 or int(answer.headers["Retry-After"]) > 0
+                    return found
+
+                assert await tried("ann", USERS["ann"]) == [200]
+                assert await tried("bob", *"123456") == [401] * 5 + [429]
+                assert await tried("nobody", "guess") == [429]
+                assert await tried("ann", "mistyped", *[USERS["ann"]] * 5) == [401] + [200] * 5
+                async with client(made, user="ann", password=USERS["ann"]) as (_, welcome):
+                    assert welcome["user"] == "ann"
+                assert await tried("bob", USERS["bob"]) == [429]
+                assert await tried("ann", *"1234", USERS["ann"]) == [401] * 4 + [429]
+
+    run(test)
+
+
+def test_clients_of_a_proxy_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the proxy says of them, and by nothing that they say themselves."""
+    monkeypatch.setattr("headwater.bridges.web.gate.WHILE_SECONDS", 1000.0)
+
+    async def statuses(proxies: list[str], *who: tuple[str, str]) -> list[int]:
+        found = []
+        with Node("lab", listen="tcp/127.0.0.1:0", security=guarded("lab")) as node:
+            async with bridge(node, proxies=proxies) as made, aiohttp.ClientSession(made.endpoint) as web:
+                for forwarded, password in who:
+                    said = basic("ann", password) | {"X-Forwarded-For": forwarded}
+                    async with web.get("/channels", headers=said) as answer:
+                        found.append(answer.status)
+        return found
+
+    async def test() -> None:
+        guesses = [("192.0.2.1", "guess")] * 6
+        ann = USERS["ann"]
+        for proxies in (["127.0.0.1"], ["198.51.100.0/24", "127.0.0.0/8"]):
+            more = ("192.0.2.2", ann), ("192.0.2.2, 192.0.2.1", ann), ("192.0.2.2, nonsense", ann), ("", ann)
+            assert await statuses(proxies, *guesses, *more) == [401] * 5 + [429, 200, 429, 200, 200]
+        chain = [("192.0.2.1, 198.51.100.7", "guess")] * 5
+        assert await statuses(proxies, *chain, ("192.0.2.1", ann), ("192.0.2.2,198.51.100.7", ann)) == [
+            *[401] * 5,
+            429,
+            200,
+        ]
+        assert await statuses([], *guesses, ("192.0.2.2", ann)) == [401] * 5 + [429] * 2
+        with Node("lab") as node:
+            heard = node.channel("doors", Door).subscribe()
+            async with bridge(node, proxies=["127.0.0.1"]) as made, client(made) as (one, _):
+                await one.say(op="publish", id=1, channel="doors", event={"floor": 1, "name": "x"})
+                await one.hear("published")
+                said = {"X-Forwarded-For": "[2001:db8::1]"}
+                web = aiohttp.ClientSession(made.endpoint, headers=said)
+                async with web, web.post("/channels/doors", json={"floor": 2, "name": "y"}) as answer:
+                    assert answer.status == 200
+            assert [heard.get(0).floor for _ in range(2)] == [1, 2]
+
+    run(test)
+
+
 def test_bridges_that_cannot_be(tmp_path: Path) -> None:
     with Node("lab") as node:
         node.channel("plans", Door)
@@ -462,6 +562,7 @@ def test_bridges_that_cannot_be(tmp_path: Path) -> None:
             ("127.0.0.1:0", {"anonymous": False}, "a way to log in"),
             ("127.0.0.1:0", {"certificate": "x"}, "together"),
             ("127.0.0.1:0", {"certificate": "x", "key": "y"}, "PEM files"),
+            ("127.0.0.1:0", {"proxies": ["proxy.example"]}, "addresses or networks"),
             ("127.0.0.1:0", {"sources": ["nowhere"]}, "channels that there are"),
             ("127.0.0.1:0", {"sources": ["plans"], "channels": ["doors"]}, "channels that it shows"),
             ("127.0.0.1:0", {"sources": ["raw"]}, "channels with a type"),

@@ -41,6 +41,32 @@ async def told(content: Any) -> dict[str, str]:
     return found
 
 
+@pytest.mark.parametrize(("code", "kept"), [(1000, 0), (1001, 1), (1011, 1), (3000, 1), (4999, 1), (None, 1)])
+def test_only_a_goodbye_ends_a_session(code: int | None, kept: int) -> None:
+    """That is a close with 1000. With any other code, or without one, its client may come back."""
+
+    async def test() -> None:
+        with Node("lab") as node:
+            source = node.channel("doors", Door).source()
+            async with bridge(node) as made, client(made) as (one, welcome):
+                await one.say(op="subscribe", id=1, channel="doors")
+                await one.hear("subscribed")
+                if code is None:
+                    await one.socket._writer.send_frame(b"", aiohttp.WSMsgType.CLOSE)
+                    await one.socket.receive()
+                else:
+                    await one.socket.close(code=code)
+                await soon(lambda: made.report()["clients"] == 0)
+                assert made.report()["away"] == kept
+                source.publish(Door(1, "a"))
+                async with client(made, session=welcome["session"], after={"1": 0}) as (two, back):
+                    assert back["resumed"] == bool(kept)
+                    if kept:
+                        assert await two.until(1) == [{"floor": 1, "name": "a"}]
+
+    run(test)
+
+
 def test_a_follower_gets_what_was_on_its_way_when_the_connection_broke() -> None:
     """What has left the node has not come yet."""
 

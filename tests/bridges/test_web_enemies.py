@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import threading
@@ -330,6 +331,30 @@ def test_the_connection_of_who_does_not_read_is_ended(asked: bytes) -> None:
                     await asyncio.sleep(0.01)
                 await soon(lambda: not made._doorway._places)
                 writer.transport.abort()
+
+    run(test)
+
+
+def test_tokens_that_have_expired_lock_out_nobody(tmp_path: Path) -> None:
+    """Nobody guesses a signature: a client that shows an old token again and again keeps none of its address out."""
+    issuer = Issuer(
+        issuer="https://login", audience="lab", keys=written(tmp_path / "keys.json", public(KEY, kid="one"))
+    )
+    security = Security(user="lab", password="l", users={"lab": "l"}, rules=[Rule("**", "*")])
+
+    def bearer(hours: int) -> dict[str, str]:
+        given = {"iss": issuer.issuer, "aud": "lab", "sub": "ann", "exp": time.time() + hours * 3600}
+        return {"Authorization": f"Bearer {jwt.encode(given, KEY, 'EdDSA', headers={'kid': 'one'})}"}
+
+    async def test() -> None:
+        with Node("lab", listen="127.0.0.1:0", security=security) as node:
+            async with bridge(node, issuers=[issuer]) as made, aiohttp.ClientSession(made.endpoint) as web:
+                found = []
+                password = {"Authorization": f"Basic {base64.b64encode(b'lab:l').decode()}"}
+                for login in (*[bearer(-1)] * 7, bearer(1), password):
+                    async with web.get("/channels", headers=login) as answer:
+                        found.append(answer.status)
+                assert found == [401] * 7 + [200, 200]
 
     run(test)
 

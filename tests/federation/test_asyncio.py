@@ -153,7 +153,7 @@ def test_alone_there_is_nobody_to_wait_for() -> None:
             sink, source = channel.subscribe("n > 10"), channel.source()
             matches = node.correlate(all_of(on(channel, "n > 10", name="high"), on(channel, "n < 5", name="low")))
             assert await node.aready() and await node.aflush()
-            assert await node.auntil(lambda: True) and not await node.auntil(lambda: False)
+            assert await node.auntil(lambda: True) and not await node.auntil(lambda: False, 0.05)
             source.publish_many([{"n": n} for n in range(20)])
             assert list((await sink.achange(where="n > 15")).values()) == [20]
             assert list((await matches.achange(part="low", where="n < 3")).values()) == [20]

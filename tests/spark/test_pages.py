@@ -55,6 +55,11 @@ def test_streams(folder: Path) -> None:
     assert query.name is None and query.exception() is None
 
 
+def test_a_source_that_has_moved(folder: Path) -> None:
+    names = run_page("docs/moving.md", folder)
+    assert names["moved"].seq == 2
+
+
 def test_backtests(folder: Path) -> None:
     (folder / "badges.csv").write_text("badge,kind\na,person\nb,visitor\n", encoding="utf-8")
     events = [{"badge": badge, "network": "ORL-Net#1", "level": 0.7} for badge in "abb"]

@@ -147,6 +147,29 @@ def test_a_number_that_no_float_holds_is_not_taken_for_infinity() -> None:
             Level.from_json(f'{{"level": {text}}}')
 
 
+class Levels(Event):
+    name: str
+    all: list[float]
+    inner: Level
+
+
+def test_what_json_has_no_number_for_is_text() -> None:
+    for word in ("NaN", "Infinity", "-Infinity"):
+        assert str(Level.from_json(f'{{"level": "{word}"}}').level) == str(float(word))
+        for text, place in (
+            (f'{{"name": "a", "all": [1.0, {word}], "inner": {{"level": 1.0}}}}', r"all\[1\]"),
+            (f'{{"name": "a", "all": [], "inner": {{"level": {word}}}}}', r"inner\.level"),
+            (f'{{"name": {word}, "all": [], "inner": {{"level": 1.0}}}}', "name"),
+            (f'{{"name": "a", "all": {word}, "inner": {{"level": 1.0}}}}', "all"),
+            (f'{{"name": "a", "all": [], "inner": {word}}}', "inner"),
+        ):
+            for each in (text, text.encode(), bytearray(text.encode())):
+                with pytest.raises(EncodeError, match=f'{place}: .*JSON has no {word}.*"{word}"'):
+                    Levels.from_json(each)
+        with pytest.raises(EncodeError, match=f"expected a JSON object with the fields of Level, found {word}"):
+            Level.from_json(word)
+
+
 def test_fields_of_these_names_are_the_fields() -> None:
     class Odd(Event):
         to_json: str

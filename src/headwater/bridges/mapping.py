@@ -29,7 +29,7 @@ from headwater.errors import ChannelError, ConfigError, ConfigProblem, EncodeErr
 from headwater.spelling import did_you_mean
 from headwater.types import EventType
 from headwater.types.model import BOOL, BYTES, TEXT, Enum, Scalar, Type
-from headwater.types.plain import loads, object_in, shown, taken
+from headwater.types.plain import NOT_FINITE, loads, object_in, shown, taken
 
 Direction = Literal["in", "out", "both"]
 PAYLOADS = ("json", "text", "bytes", "record")
@@ -317,7 +317,7 @@ def _of_text(name: str, type: Type, text: str) -> Any:
         return found
     plain = isinstance(type, Enum) or type == TEXT or (isinstance(type, Scalar) and type.name in ("timestamp", "bytes"))
     try:
-        return taken(type, text if plain else loads(text))
+        return taken(type, text if plain or text in NOT_FINITE else loads(text))
     except EncodeError as error:
         raise EncodeError(name, str(error) if plain else f"expected a number, found {text[:60]!r}") from error
 

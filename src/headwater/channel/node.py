@@ -596,7 +596,7 @@ class Node:
                 for channel in self._channels.values():
                     for source in list(channel.sources.values()):
                         if source.local:
-                            source._stamp = self._stamp
+                            source.keep_time(self._stamp)
 
     def _prepare(self, made: Subscription, attachments: list[Attachment]) -> None:
         """Read the past that a subscription wants to begin with; no lock is held, since it may be long."""

@@ -160,6 +160,7 @@ class Source(SourceSlots, Generic[E_contra]):
         self.at_end: Callable[[], object] | None = None  # for whoever publishes here, to stop
         self._full = channel.node._full
         self._gate = self.lock.token
+        self._after = 0  # nanoseconds since 1970, before which it publishes nothing
         self._stamp: Callable[[], int] = channel.node._stamp if log is None else channel.node._steady
         direct = isinstance(intake, Intake) and intake.plan is None and facts is None
         self._fast = intake.fast if direct else lambda event: None  # type: ignore[union-attr]
@@ -611,6 +612,17 @@ class Source(SourceSlots, Generic[E_contra]):
     def close(self) -> None:
         """Withdraw it: publishing is an error from now on. What was published is delivered."""
         self.channel.node._close_source(self)
+
+    def keep_time(self, stamp: Callable[[], int]) -> None:
+        """Go by another clock from here on."""
+        after = self._after
+        self._stamp = stamp if not after else lambda: max(stamp(), after)
+
+    def go_on_after(self, last: int) -> None:
+        """What it publishes here is later than its last event elsewhere, to the microsecond, whatever the clock here
+        says: in the order of time, events of both nodes are in that of their numbers."""
+        self._after = last // 1000 * 1000 + 1000
+        self.keep_time(self._stamp)
 
     @contextmanager
     def between(self) -> Iterator[None]:

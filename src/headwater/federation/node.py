@@ -25,6 +25,7 @@ from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, FederationError
 from headwater.extras import require
+from headwater.federation import alone
 from headwater.federation.library.asking import Network as LibraryNetwork
 from headwater.federation.library.service import LibraryService
 from headwater.federation.objects.service import ObjectService
@@ -517,9 +518,10 @@ class Node(LocalNode):
         )
 
     def until(self, condition: Callable[[], bool], timeout: float = READY_SECONDS) -> bool:
-        """Wait until a condition holds, which is looked at whenever something happens in the federation."""
+        """Wait until a condition holds, which is looked at whenever something happens in the federation, and now and
+        then; False if it does not within `timeout` seconds. A node without a federation looks now and then."""
         if self._engine is None:
-            return bool(condition())
+            return alone.until(condition, timeout)
         return self._engine.scheduler.until(condition, timeout)
 
     def ready(self, timeout: float = READY_SECONDS, *, reached: int | None = None) -> bool:
@@ -542,7 +544,7 @@ class Node(LocalNode):
     async def auntil(self, condition: Callable[[], bool], timeout: float = READY_SECONDS) -> bool:
         """As `until`, from a coroutine: its loop goes on, and the condition is looked at there."""
         if self._engine is None:
-            return bool(condition())
+            return await alone.auntil(condition, timeout)
         return await self._engine.scheduler.auntil(condition, timeout)
 
     async def aready(self, timeout: float = READY_SECONDS, *, reached: int | None = None) -> bool:

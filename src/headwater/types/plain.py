@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"[.,]\d{6}(\d+)")
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 SHOWN = 60  # characters of what was found, in a message
+
+
+class _Bare(str):
+    """NaN or an infinity without quotes, which some write as if JSON had it; `taken` says which field has it."""
+
+    __slots__ = ()
+
+    def error(self, path: str) -> EncodeError:
+        return EncodeError(path, f'JSON has no {self}: expected it as text, "{self}", found it without quotes')
 
 
 def to_dict(type: EventType, event: Any) -> dict[str, Any]:
@@ -72,7 +81,7 @@ def loads(text: str | bytes | bytearray) -> Any:
             return _decode(text)
         if text.__class__ is bytes:
             return _decode(text.decode(json.detect_encoding(text), "surrogatepass"))
-        return json.loads(text, object_pairs_hook=_once, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_Bare)
     except EncodeError:
         raise
     except (ValueError, RecursionError) as error:
@@ -96,7 +105,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite).decode  # one is enough for all
+_decode = json.JSONDecoder(  # one is enough for all
+    object_pairs_hook=_once, parse_float=_finite, parse_constant=_Bare
+).decode
 
 
 def _python(binding: Binding, value: Any) -> Any:
@@ -152,6 +163,8 @@ def shown(type: Type, value: Any) -> Any:
 
 def taken(type: Type, value: Any, path: str = "") -> Any:
     """What JSON has, as a value that the type takes; what fits in no way is left for the type to say."""
+    if value.__class__ is _Bare:
+        raise value.error(path)
     match type:
         case Record() if isinstance(value, dict):
             types = {field.name: field.type for field in type.fields}
@@ -168,9 +181,28 @@ def taken(type: Type, value: Any, path: str = "") -> Any:
                 return base64.b64decode(value, validate=True)
             except (binascii.Error, ValueError) as error:
                 raise EncodeError(path, f"expected base64, found {value[:40]!r}: {error}") from None
-        case Scalar(name="f32" | "f64") if value in _NOT_FINITE:
+        case Scalar(name="f32" | "f64") if value in NOT_FINITE:
             return float(value)
     return value
+
+
+def bare_number(text: str) -> EncodeError | None:
+    """Of text that was not taken for JSON: the place of a NaN or an infinity in it, if that is what is wrong."""
+
+    def found(value: Any, path: str) -> EncodeError | None:
+        if isinstance(value, _Bare):
+            return value.error(path)
+        parts: list[tuple[str, Any]] = []
+        if isinstance(value, dict):
+            parts = [(f"{path}.{name}".lstrip("."), each) for name, each in value.items()]
+        elif isinstance(value, list):
+            parts = [(f"{path}[{number}]", each) for number, each in enumerate(value)]
+        return next((error for place, each in parts if (error := found(each, place)) is not None), None)
+
+    try:
+        return found(loads(text), "")
+    except (EncodeError, RecursionError):
+        return None
 
 
 def _time(value: str, path: str) -> datetime:
@@ -186,4 +218,15 @@ def _time(value: str, path: str) -> datetime:
     return found
 
 
-__all__ = ["from_dict", "from_json", "loads", "object_in", "shown", "taken", "to_dict", "to_json"]
+__all__ = [
+    "NOT_FINITE",
+    "bare_number",
+    "from_dict",
+    "from_json",
+    "loads",
+    "object_in",
+    "shown",
+    "taken",
+    "to_dict",
+    "to_json",
+]

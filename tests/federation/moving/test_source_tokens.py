@@ -17,7 +17,9 @@ from headwater.federation.security.signed_document import sign
 from headwater.federation.wire.source_move_requests import ClaimSource, FetchPast
 from headwater.interest import as_event_type
 from headwater.security import Rule
+from headwater.store.log import ChannelReader
 from headwater.store.log.handed_past import HandedPast
+from headwater.testing import ManualClock
 from tests.federation.certified import authority, certified
 from tests.federation.moving.test_tokens import closed, opened
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
@@ -274,3 +276,49 @@ def test_who_had_it_once_cannot_say_to_have_it_again(former: str, tmp_path: Path
         moved.publish(Count(3))
         seen.wait(4)
         assert seen.field("n") == [0, 1, 2, 3]
+
+
+class HastyClock(ManualClock):
+    """So many seconds pass whenever it is looked at."""
+
+    def __init__(self, time: int) -> None:
+        super().__init__(time=time)
+        self.step, self._passed = 0, 0
+
+    def time(self) -> int:
+        self._passed += self.step * 1_000_000
+        return super().time() + self._passed
+
+
+def test_a_token_that_expires_while_the_past_is_copied_leaves_what_was_copied(tmp_path: Path) -> None:
+    """The source goes on where it was, and another token brings it with the rest."""
+    size, count = 2_000, 6_000  # some 65 events a page; of the last 512 it is claimed
+
+    def copied() -> list[int]:
+        root = tmp_path / "mill.log" / ".moved"
+        batches = ChannelReader(root, CHANNEL).read(columns=["event_seq"])
+        return sorted(number for batch in batches for number in batch.column("event_seq").to_pylist())
+
+    with nodes() as make:
+        clock = HastyClock(1_800_000_000_000_000)
+        lab, mill = logged(make, "lab", tmp_path, clock=clock), logged(make, "mill", tmp_path)
+        for node in (lab, mill):
+            node.channel(CHANNEL, "data: bytes")
+        make.together()
+        source = lab.channel(CHANNEL).source("s")
+        source.publish_many([{"data": n.to_bytes(4) * (size // 4)} for n in range(count)])
+        token = source.move(lasts=500)
+        clock.step = 10
+        with pytest.raises(FederationError, match="the token has expired; 's' goes on where it was"):
+            mill.resume_source(token, timeout=GUARD)
+        clock.step = 0
+        some = copied()
+        assert 0 < len(some) < count and some == list(range(1, len(some) + 1))
+        assert source.publish(data=b"last") == count + 1
+        again = source.move(lasts=300)
+        clock.step = 5  # for 60 pages, of more than 80: what is here is not fetched again
+        moved = mill.resume_source(again, timeout=GUARD)
+        assert moved.seq == count + 1 and copied() == list(range(1, count + 2))
+        seen = Seen()
+        lab.channel(CHANNEL).subscribe(seen, history="all")
+        assert [event.data[:4] for event in seen.wait(count + 1)] == [*(n.to_bytes(4) for n in range(count)), b"last"]

@@ -33,8 +33,8 @@ from aiohttp import web
 from headwater.bridges.web import messages
 from headwater.bridges.web.doorway import Complaints, Doorway, Watched
 from headwater.bridges.web.feeds import Feeds, NotNow, Refused
-from headwater.bridges.web.gate import Gate, TooOften
-from headwater.bridges.web.responses import GUARDED, bearer, problem, send_lines, value_of
+from headwater.bridges.web.gate import WHILE_SECONDS, Gate, TooOften
+from headwater.bridges.web.responses import GUARDED, bearer, client_of, problem, send_lines, value_of
 from headwater.bridges.web.serving import Serving, owner_of, send_until_gone
 from headwater.bridges.web.session import Session
 from headwater.bridges.web.settings import (
@@ -44,6 +44,7 @@ from headwater.bridges.web.settings import (
     check_reach,
     is_address,
     is_loopback,
+    networks,
     opening,
     tls,
 )
@@ -76,10 +77,11 @@ class WebBridge(Service):
     `listen` is HOST:PORT, port 0 for any free one: `endpoint` says which. `channels` are patterns of those that it
     shows. `sources` are names of channels in which it has a source from the start, and not with the first event of a
     client: other nodes hear of a source, and then ask for its events. `origins` are sites whose pages may use it
-    besides its own; `hosts`, names by which it may be addressed. `anonymous`: whether one may come in without saying
-    who one is; unless said, where the node knows no users and only this machine reaches it. `issuers` are whose tokens
-    count. `certificate` and `key` are PEM files, for TLS, without which it listens on this machine only. `keep` is for
-    how many seconds a client that is gone may come back.
+    besides its own; `hosts`, names by which it may be addressed. `proxies` are addresses, or networks, of proxies that
+    say in X-Forwarded-For whom they speak for: clients are counted by that. `anonymous`: whether one may come in
+    without saying who one is; unless said, where the node knows no users and only this machine reaches it. `issuers`
+    are whose tokens count. `certificate` and `key` are PEM files, for TLS, without which it listens on this machine
+    only. `keep` is for how many seconds a client that is gone may come back.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class WebBridge(Service):
         sources: Sequence[str] = (),
         origins: Sequence[str] = (),
         hosts: Sequence[str] = (),
+        proxies: Sequence[str] = (),
         anonymous: bool | None = None,
         issuers: Sequence[Issuer] = (),
         certificate: str | None = None,
@@ -111,6 +114,7 @@ class WebBridge(Service):
         self._hosts = frozenset(each.lower() for each in hosts) | (
             {"localhost", "127.0.0.1", "[::1]"} if loopback else set()
         )
+        self._proxies = networks("proxies", proxies)
         self._by_address = not (self._hosts or self._tls)  # a certificate says which names are ours; else no name is
         self._feeds = Feeds(node, self._gate, self._shows)
         self._sources = tuple(sources)
@@ -232,6 +236,8 @@ class WebBridge(Service):
     async def _guard(self, request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
         """Nothing for pages of other sites, nor for names that lead here by chance; errors as JSON."""
         self._doorway.heard(request.transport)
+        if self._proxies:
+            request = request.clone(remote=client_of(request, self._proxies))
         if not self._is_here(request):
             self._serving.counts["refused"] += 1
             known = ", ".join(sorted(self._hosts)) or "an address"
@@ -254,7 +260,7 @@ class WebBridge(Service):
             later = error.headers.get("Retry-After")
             answer = problem(error.status, error.reason, {"Retry-After": later} if later else None)
         except TooOften as error:
-            answer = problem(429, str(error))
+            answer = problem(429, str(error), {"Retry-After": f"{WHILE_SECONDS:.0f}"})
         except SecurityError as error:
             answer = problem(401, str(error), {"WWW-Authenticate": 'Basic realm="headwater", charset="UTF-8"'})
         except (EncodeError, FrameError) as error:

@@ -1,7 +1,9 @@
 """Who a web client is, and what it may: the same users, tokens, rules and policies as between nodes.
 
 A password is checked against the keys that the node's security knows of its users, which takes some 40 ms on purpose:
-in a thread of its own, and not more often than a few times in ten seconds from one address that has failed before.
+in a thread of its own, and not more often than a few times in ten seconds from one address that has failed before. Many
+may share an address: a user that has logged in from there is counted by itself, so that others cannot keep it out, and
+tokens, which nobody guesses, are not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import SecurityError
 from headwater.federation.security.decisions import identity_of
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 FAILURES = 5  # of one address, in a while, after which it has to wait
 WHILE_SECONDS = 10.0
-REMEMBERED = 4096  # addresses
+REMEMBERED = 4096  # addresses that have failed, and users that have logged in, with where from
+Place = tuple[str, str]  # an address; and a user that has logged in from there before, or ""
 
 
 class TooOften(SecurityError):
@@ -47,7 +50,8 @@ class Gate:
         self.alone = engine is None
         self._decisions = None if engine is None else engine.context.decisions
         self.anonymous, self._issuers = anonymous, tuple(issuers)
-        self._failed: OrderedDict[str, list[float]] = OrderedDict()
+        self._failed: OrderedDict[Place, list[float]] = OrderedDict()
+        self._welcome: OrderedDict[Place, None] = OrderedDict()
         self._counting = threading.Lock()
 
     @property
@@ -63,16 +67,19 @@ class Gate:
             if self.anonymous:
                 return NOBODY
             raise SecurityError("expected a user and password, or a token, found neither", "login")
-        self._may_try(address)
+        if token:
+            return self._by_token(token)
+        place = self._may_try(address, user)
         try:
-            found = self._by_token(token) if token else self._by_password(user, password)
+            found = self._by_password(user, password)
         except SecurityError:
             with self._counting:
-                self._failed.setdefault(address, []).append(monotonic())
-                self._failed.move_to_end(address)
-                while len(self._failed) > REMEMBERED:
-                    self._failed.popitem(last=False)
+                self._failed.setdefault(place, []).append(monotonic())
+                _bound(self._failed, place)
             raise
+        with self._counting:
+            self._welcome[address, user] = None
+            _bound(self._welcome, (address, user))
         return found
 
     def until(self, token: str) -> float:
@@ -82,16 +89,19 @@ class Gate:
                 return issuer.until(token.encode())
         return inf
 
-    def _may_try(self, address: str) -> None:
+    def _may_try(self, address: str, user: str) -> Place:
+        """What a try counts for: the address, or a user that was there before; TooOften if that has to wait."""
         now = monotonic()
         with self._counting:
-            failed = [at for at in self._failed.get(address, ()) if now - at < WHILE_SECONDS]
+            place = (address, user) if (address, user) in self._welcome else (address, "")
+            failed = [at for at in self._failed.get(place, ()) if now - at < WHILE_SECONDS]
             if failed:
-                self._failed[address] = failed
+                self._failed[place] = failed
             else:
-                self._failed.pop(address, None)
+                self._failed.pop(place, None)
         if len(failed) >= FAILURES:
             raise TooOften(f"expected at most {FAILURES} failed logins in {WHILE_SECONDS:.0f} s, found more", "login")
+        return place
 
     def _by_password(self, user: str, password: str) -> Identity:
         known = self.security.users_by_name().get(user)
@@ -122,6 +132,13 @@ class Gate:
     def sees(self, identity: Identity) -> Callable[[str], bool]:
         """Of names of channels, whether it may know of them."""
         return (lambda channel: True) if self.alone else self.security.seen_by(_principal(identity))
+
+
+def _bound(remembered: OrderedDict[Place, Any], newest: Place) -> None:
+    """Whoever was here longest ago is forgotten."""
+    remembered.move_to_end(newest)
+    while len(remembered) > REMEMBERED:
+        remembered.popitem(last=False)
 
 
 def network_of(address: str) -> str:

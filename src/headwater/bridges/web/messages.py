@@ -28,6 +28,7 @@ from msgspec import Meta
 
 from headwater.decoders import json_decoder
 from headwater.errors import FrameError
+from headwater.types.plain import bare_number
 
 MOST_PARAMS = 64
 MOST_NAME = 255
@@ -111,9 +112,8 @@ def read(data: str) -> Message:
     try:
         found: Message = _DECODE(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise FrameError(
-            f"expected a message as headwater/bridges/web/messages.py has them, found another: {error}"
-        ) from None
+        expected = "expected a message as headwater/bridges/web/messages.py has them, found another"
+        raise FrameError(str(bare_number(data) or f"{expected}: {error}")) from None
     return found
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from headwater.bridges.web.session import Portion
+from headwater.bridges.web.settings import is_address
 
 GUARDED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}  # of all answers
 
@@ -30,6 +32,23 @@ def bearer(request: web.Request) -> str:
     return rest.strip() if kind.lower() == "bearer" else ""
 
 
+def client_of(request: web.Request, proxies: Sequence[IPv4Network | IPv6Network]) -> str:
+    """The address that a request is from: where the last that is not one of our proxies was. What stands before that
+    in the header, anybody may have written."""
+    found = request.remote or ""
+    said = ",".join(request.headers.getall("X-Forwarded-For", ())).split(",")
+    while said and _within(found, proxies):
+        before = said.pop().strip().strip("[]")
+        if not is_address(before):
+            break
+        found = before
+    return found
+
+
+def _within(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    return is_address(address) and any(ip_address(address) in each for each in networks)
+
+
 def problem(status: int, why: str, headers: Mapping[str, str] | None = None, **beside: Any) -> web.Response:
     """An answer that says what is wrong, and what else there is to say."""
     return web.json_response({"error": why, **beside}, status=status, headers={**GUARDED, **(headers or {})})
@@ -43,4 +62,4 @@ def value_of(text: str) -> Any:
         return text
 
 
-__all__ = ["GUARDED", "bearer", "problem", "send_lines", "value_of"]
+__all__ = ["GUARDED", "bearer", "client_of", "problem", "send_lines", "value_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from headwater.bridges.web.session import ALL_BYTES, CLIENT_BYTES
@@ -61,6 +61,15 @@ def is_address(host: str) -> bool:
     return True
 
 
+def networks(option: str, written: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses, or networks such as 10.0.0.0/8."""
+    try:
+        return tuple(ip_network(each, strict=False) for each in written)
+    except ValueError as error:
+        hint = "such as 127.0.0.1 or 10.0.0.0/8"
+        raise ConfigError([ConfigProblem(f"WebBridge: {option}", "addresses or networks", str(error), hint)]) from None
+
+
 def tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     """The context of PEM files, if there are any."""
     if certificate is None and key is None:
@@ -114,4 +123,14 @@ def opening(error: BaseException, host: str, port: int) -> BaseException:
     return error
 
 
-__all__ = ["WebLimits", "address", "check_channels", "check_reach", "is_address", "is_loopback", "opening", "tls"]
+__all__ = [
+    "WebLimits",
+    "address",
+    "check_channels",
+    "check_reach",
+    "is_address",
+    "is_loopback",
+    "networks",
+    "opening",
+    "tls",
+]

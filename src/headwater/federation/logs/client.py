@@ -450,11 +450,12 @@ class LogClient:
         `Unreachable`: the node has gone; what was read so far is good, and reading can go on after it once the node is
         back. `FederationError`: the node refuses."""
         if node is None or source is None:
-            read = partial(
-                self.read, channel, after=after, upto=upto, interest=interest, columns=columns, max_bytes=max_bytes
-            )
+            read = partial(self.read, channel, after=after, interest=interest, columns=columns, max_bytes=max_bytes)
             spans = spans_of(self, channel, node, source)
-            return Several([partial(read, node=each.node, source=each.source) for each in spans])
+            # Of each no more than it has: a source that has moved has what follows elsewhere.
+            ends = [each.last if upto is None else min(upto, each.last) for each in spans]
+            each_to = zip(spans, ends, strict=True)
+            return Several([partial(read, node=each.node, source=each.source, upto=end) for each, end in each_to])
         union = self._union(channel)
         schema = union.wanted(None if interest is None else interest.output, columns)
         program = params = fuel = None

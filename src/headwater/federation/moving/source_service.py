@@ -145,8 +145,7 @@ class MovingSources(Service):
                 )
             return  # it was not logged when it came: its numbers are those of the log
         source.term, source.begins_after = cut.term, cut.upto
-        steady = source._stamp
-        source._stamp = lambda: max(steady(), cut.stamp)
+        source.go_on_after(cut.stamp)
         if not cut.home:
             return
         logs = self._node._logs
