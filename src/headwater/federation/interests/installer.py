@@ -399,6 +399,9 @@ class Installer:
         if crossing.durable:
             crossing.parked = True
             for lane in crossing.active():
+                if lane.is_elsewhere:
+                    lane.forget()
+                    continue
                 lane.announced, lane.again_asked, lane.restart = False, 0, None
                 lane.beginning = None  # what came before went to an earlier process
                 with peer.building:
