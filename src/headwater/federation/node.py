@@ -190,6 +190,7 @@ class Node(LocalNode):
                 self, engine.context, engine.peers, engine.dialogue, engine.demands, engine.positions
             )
             self._moving_sources = self.services.add(MovingSources(self, engine.context, leaving, coming))
+            engine.also_awaited.append(coming.followers.wait)
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -559,7 +560,10 @@ class Node(LocalNode):
         return [] if self._engine is None else list(self._engine.unready)
 
     def flush(self, timeout: float = READY_SECONDS) -> bool:
-        """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
+        """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions.
+
+        Of a source that has come from another node, also those that had its events there, and have yet to ask here.
+        False if that takes longer than `timeout` seconds, or if something is kept for a node that is away."""
         return True if self._engine is None else self._engine.flush(timeout)
 
     async def aflush(self, timeout: float = READY_SECONDS) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater import Event, Node, Reliable, i64
-from tests.federation.moving.test_sources import place
+from tests.federation.moving.test_sources import EVERY_FIFTH, place
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 CHANNEL = "test.count"
@@ -63,3 +63,54 @@ def test_nothing_is_owed_to_a_node_that_was_started_again_of_a_source_that_has_l
         assert lab.flush(GUARD)
         assert hall.flush(GUARD)
         assert seen == list(range(30))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("ends", ["flush", "close"])
+def test_who_had_the_events_of_a_source_has_those_that_are_published_where_it_has_come_to(
+    ends: str, known: bool, tmp_path: Path
+) -> None:
+    """Though it has not asked there yet, and is perhaps not known there yet, when they are published."""
+    with nodes() as make:
+        lab, desk, source, seen = begun(make, tmp_path)
+        hall = place(make, "hall", tmp_path)
+        if known:
+            make.together(lab, desk, hall)
+        moved = hall.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 10, 20)
+        if ends == "flush":
+            assert hall.flush(GUARD)
+            assert seen == list(range(20))
+            hall.close(drain=False, timeout=0.0)
+        else:
+            hall.close(timeout=GUARD)
+            eventually(lambda: len(seen) == 20, "it came before the node was closed")
+        assert seen == list(range(20))
+
+
+def test_a_subscriber_is_not_waited_for_where_it_has_asked_before_and_wants_less_by_now(tmp_path: Path) -> None:
+    """The source comes back to a node that has told it before that all it wants is in force."""
+    with nodes() as make:
+        lab, desk, source, seen = begun(make, tmp_path)
+        fewer = desk.channel(CHANNEL).subscribe(print, EVERY_FIFTH)
+        hall = place(make, "hall", tmp_path)
+        for node, cancels in ((hall, True), (lab, False), (hall, False)):
+            source = node.resume_source(source.move(), timeout=GUARD)
+            assert node.flush(GUARD)
+            if cancels:
+                fewer.cancel()
+                assert desk.ready(GUARD)
+        publish(source, 10, 20)
+        assert hall.flush(GUARD)
+        assert seen == list(range(20))
+
+
+def test_without_a_log_a_subscriber_that_is_not_known_yet_misses_nothing(tmp_path: Path) -> None:
+    """The node that the source comes to was opened just now."""
+    with nodes() as make:
+        _, _, source, seen = begun(make, tmp_path, log=False)
+        hall = place(make, "hall", tmp_path, log=False)
+        moved = hall.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 10, 20)
+        assert hall.flush(GUARD)
+        assert seen == list(range(20))

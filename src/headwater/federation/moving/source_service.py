@@ -303,6 +303,15 @@ class MovingSources(Service):
             return {}
         return {**self._register.report(), "left": self.left, "came": self.came, "refused": self._answering.refused}
 
+    @property
+    def busy(self) -> bool:
+        """Whether nodes that had the events of a source that came have not asked for them here yet."""
+        return not self._arrival.followers.over
+
+    def drain(self, until: float) -> None:
+        """They do so while they can: then they have what was published here before this node leaves."""
+        self._arrival.followers.wait(until, threading.Event())
+
     def stop(self) -> None:
         """What came is on the disk, and let go of."""
         if self._past is not None:

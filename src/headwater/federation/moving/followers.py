@@ -1,0 +1,117 @@
+"""Who follows a source that has come from another node: nodes that had its events there, until they have asked here.
+
+Of a source without a log they would miss what is published before that, so that it is waited for when it comes. Of a
+logged one they have it from the log then; but who wants to know that they have it (`flush`), or is about to leave
+(`close`), waits for the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.channel.source import Source
+    from headwater.federation.context import Context
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
+
+WANTED_SECONDS = 1.0  # after which it is asked again who wants its events
+STRANGER_SECONDS = 2.0  # for which nodes are waited for that are not known here yet
+
+
+class Following:
+    """Of one source. `who` asks the node that it was at which nodes want its events now; HeadwaterError if that cannot
+    be had: some may want nothing more by now."""
+
+    def __init__(
+        self, context: Context, peers: Peers, source: Source[Any], ids: Iterable[str], who: Callable[[], Iterable[str]]
+    ) -> None:
+        self._context, self._peers, self._source, self._who = context, peers, source, who
+        self._channel = source.channel.name
+        self._ids = set(ids) - {context.id}
+        self._began = monotonic()
+        known = ((id, peers.get(id)) for id in self._ids)
+        self._before = {id: peer.unwanted.get(self._channel, 0) for id, peer in known if peer is not None}
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of them have asked, or it has gone on."""
+        return self._source.closed or not self._ids
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody is to ask any more: all have, or are gone, or may not have it here. Who is away is not waited
+        for, and is again when it is back."""
+        if self.complete:
+            return True
+        late = False
+        for id in self._ids:
+            peer = self._peers.get(id)
+            if peer is None:
+                late |= monotonic() - self._began < STRANGER_SECONDS
+            elif self._has_asked(peer):
+                self._ids = self._ids - {id}
+            elif peer.gone is None and self._may_have(peer):
+                late = True
+        return not late
+
+    def wait(self, end: float, given_up: threading.Event) -> bool:
+        """Until it is over, or too late; whether it is over."""
+
+        def done() -> bool:
+            return self.over or given_up.is_set() or self._context.node.closed  # to which nobody can ask anything
+
+        scheduler = self._context.scheduler
+        while not scheduler.until(done, max(0.0, min(WANTED_SECONDS, end - monotonic()))):
+            if monotonic() >= end:
+                break
+            with suppress(HeadwaterError):  # that node is not needed any more
+                self._ids = self._ids & set(self._who())
+        return self.over
+
+    def _has_asked(self, peer: Peer) -> bool:
+        """And what it wants is in force, or all of it was refused."""
+        crossing = peer.crossings.get(self._channel)
+        if crossing is None:
+            return peer.unwanted.get(self._channel, 0) > self._before.get(peer.id, 0)
+        return not crossing.parked and 0 < crossing.due <= crossing.told  # what is only withdrawn needs no barrier
+
+    def _may_have(self, peer: Peer) -> bool:
+        principal = peer.principal
+        return principal is None or bool(self._context.decisions.decide(principal, "subscribe", self._channel))
+
+
+class Followers:
+    """Of one node: those of all logged sources that have come since it was opened."""
+
+    def __init__(self, context: Context, peers: Peers) -> None:
+        self._context, self._peers = context, peers
+        self._lock = threading.Lock()
+        self._all: list[Following] = []
+
+    def of(self, source: Source[Any], ids: Iterable[str], who: Callable[[], Iterable[str]]) -> Following:
+        """Those of a source that has come: these nodes had its events where it was."""
+        return Following(self._context, self._peers, source, ids, who)
+
+    def expect(self, following: Following) -> None:
+        """Who looks whether others have all that is published here waits for these too."""
+        with self._lock:
+            self._all = [*(each for each in self._all if not each.complete), following]
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody is to ask any more."""
+        return all(each.over for each in self._all)
+
+    def wait(self, end: float, given_up: threading.Event) -> bool:
+        """Until nobody is to ask any more, or too late; whether that is so."""
+        return all(each.wait(end, given_up) for each in self._all)
+
+
+__all__ = ["Followers", "Following"]
