@@ -274,6 +274,11 @@ class Node(LocalNode):
         if self._moving_sources is not None:
             self._moving_sources.place(source)
 
+    def _close_source(self, source: Source) -> None:
+        if self._moving_sources is not None:
+            self._moving_sources.closes(source)
+        super()._close_source(source)
+
     def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
         if self._moving_sources is None:
             return super()._moved_sources(channel)

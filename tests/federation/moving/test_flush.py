@@ -66,7 +66,7 @@ def test_nothing_is_owed_to_a_node_that_was_started_again_of_a_source_that_has_l
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("ends", ["flush", "close"])
+@pytest.mark.parametrize("ends", ["flush", "close", "close the source"])
 def test_who_had_the_events_of_a_source_has_those_that_are_published_where_it_has_come_to(
     ends: str, known: bool, tmp_path: Path
 ) -> None:
@@ -78,7 +78,9 @@ def test_who_had_the_events_of_a_source_has_those_that_are_published_where_it_ha
             make.together(lab, desk, hall)
         moved = hall.resume_source(source.move(), timeout=GUARD)
         publish(moved, 10, 20)
-        if ends == "flush":
+        if ends == "close the source":
+            moved.close()
+        if ends != "close":
             assert hall.flush(GUARD)
             assert seen == list(range(20))
             hall.close(drain=False, timeout=0.0)

@@ -1,12 +1,13 @@
 """Who follows a source that has come from another node: nodes that had its events there, until they have asked here.
 
 Of a source without a log they would miss what is published before that, so that it is waited for when it comes. Of a
-logged one they have it from the log then; but who wants to know that they have it (`flush`), or is about to leave
-(`close`), waits for the same.
+logged one they have it from the log then; but who wants to know that they have it (`flush`), or closes the source or
+its node, so that nobody can ask any more, waits for the same.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
 
+log = logging.getLogger("headwater.federation")
+END_SECONDS = 5.0  # for which a source that is closed waits for them
 WANTED_SECONDS = 1.0  # after which it is asked again who wants its events
 STRANGER_SECONDS = 2.0  # for which nodes are waited for that are not known here yet
 
@@ -32,17 +35,31 @@ class Following:
     def __init__(
         self, context: Context, peers: Peers, source: Source[Any], ids: Iterable[str], who: Callable[[], Iterable[str]]
     ) -> None:
-        self._context, self._peers, self._source, self._who = context, peers, source, who
-        self._channel = source.channel.name
+        self._context, self._peers, self._who = context, peers, who
+        self._made, self._channel = source, source.channel.name
         self._ids = set(ids) - {context.id}
         self._began = monotonic()
         known = ((id, peers.get(id)) for id in self._ids)
         self._before = {id: peer.unwanted.get(self._channel, 0) for id, peer in known if peer is not None}
 
     @property
+    def source(self) -> Source[Any]:
+        """As it is now: it may have been closed, and made again."""
+        found = self._made.channel.sources.get(self._made.name)
+        if found is not None and found.local:
+            self._made = found
+        return self._made
+
+    @property
     def complete(self) -> bool:
-        """Whether all of them have asked, or it has gone on."""
-        return self._source.closed or not self._ids
+        """Whether all of them have asked; or it has gone on, or was closed with nothing published here."""
+        source = self.source
+        return not self._ids or source.moved_to is not None or (source.closed and self.unused)
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing was published since it came."""
+        return self._made.seq <= self._made.begins_after
 
     @property
     def over(self) -> bool:
@@ -62,10 +79,10 @@ class Following:
         return not late
 
     def wait(self, end: float, given_up: threading.Event) -> bool:
-        """Until it is over, or too late; whether it is over."""
+        """Until it is over, or too late; whether it is over. Of a source that is closed nobody can ask for anything."""
 
         def done() -> bool:
-            return self.over or given_up.is_set() or self._context.node.closed  # to which nobody can ask anything
+            return self.over or given_up.is_set() or self.source.closed
 
         scheduler = self._context.scheduler
         while not scheduler.until(done, max(0.0, min(WANTED_SECONDS, end - monotonic()))):
@@ -103,6 +120,15 @@ class Followers:
         """Who looks whether others have all that is published here waits for these too."""
         with self._lock:
             self._all = [*(each for each in self._all if not each.complete), following]
+
+    def closes(self, source: Source[Any]) -> None:
+        """A source is about to be closed: what was published is delivered to those who had its events elsewhere, if
+        they ask soon."""
+        for each in self._all:
+            if source.closed or each.source is not source or each.unused:
+                continue
+            if not each.wait(monotonic() + END_SECONDS, threading.Event()):
+                log.warning("%s is closed, and not all that had its events elsewhere asked for them here", source)
 
     @property
     def over(self) -> bool:

@@ -295,6 +295,10 @@ class MovingSources(Service):
         self.came += 1
         return made
 
+    def closes(self, source: Source[Any]) -> None:
+        """A source of this node is about to be closed."""
+        self._arrival.followers.closes(source)
+
     # ── with the node ──
 
     def report(self) -> Mapping[str, Any]:
