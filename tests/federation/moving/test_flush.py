@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -115,4 +116,37 @@ def test_without_a_log_a_subscriber_that_is_not_known_yet_misses_nothing(tmp_pat
         moved = hall.resume_source(source.move(), timeout=GUARD)
         publish(moved, 10, 20)
         assert hall.flush(GUARD)
+        assert seen == list(range(20))
+
+
+def test_something_is_owed_to_a_node_that_is_away(tmp_path: Path) -> None:
+    """It is not waited for; when it is back, it is."""
+    with nodes() as make:
+        lab, desk, source, seen = begun(make, tmp_path, log=False, delivery=DURABLE)
+        desk.close(drain=False, timeout=0.0)
+        assert lab.until(lambda: "desk" not in lab.peers, GUARD)
+        publish(source, 10, 20)
+        assert not lab.flush(GUARD)
+        desk = place(make, "desk", tmp_path, log=False)
+        sink(desk, seen, delivery=DURABLE)
+        make.together(lab, desk)
+        assert lab.flush(GUARD)
+        assert seen == list(range(20))
+
+
+def test_a_node_that_is_closed_still_sends_what_it_has_kept_for_one_that_was_started_again(tmp_path: Path) -> None:
+    """That asks for it when the other has begun to close."""
+    with nodes() as make:
+        lab, desk, source, seen = begun(make, tmp_path, log=False, delivery=DURABLE)
+        desk.close(drain=False, timeout=0.0)
+        publish(source, 10, 20)
+        desk = place(make, "desk", tmp_path, log=False)
+        make.together(lab, desk)
+        see(desk, lab)
+        closing = threading.Thread(target=lambda: lab.close(timeout=GUARD))
+        closing.start()
+        eventually(lambda: lab.closed, "it is being closed")
+        sink(desk, seen, delivery=DURABLE)
+        eventually(lambda: len(seen) == 20, "it has what was kept")
+        closing.join(GUARD)
         assert seen == list(range(20))

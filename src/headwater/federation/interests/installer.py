@@ -157,7 +157,7 @@ class Installer:
         old one that came late), or carried out."""
         request = question.request
         channel = self._channel(request.channel)
-        if channel is None or self._node.closed:
+        if channel is None or (self._node.closed and not _keeps(peer, request.channel)):
             return Installed({}, error=f"unknown channel {request.channel!r}" if question.wishes else "")
         crossing = peer.crossing(channel)
         if crossing.version and crossing.incarnation != peer.incarnation:  # and nobody has come to say so here yet
@@ -584,6 +584,12 @@ class Installer:
             return Told({})
         with self._context.wiring.lock:
             return crossing.counting.told()
+
+
+def _keeps(peer: Peer, channel: str) -> bool:
+    """Whether something is kept for a peer until its durable sinks are back: a node that is closed waits for them."""
+    crossing = peer.crossings.get(channel)
+    return crossing is not None and crossing.parked
 
 
 def _has_renewed(crossing: Crossing, wish: Wish) -> bool:
