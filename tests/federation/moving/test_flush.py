@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Node, Reliable, i64
-from tests.federation.moving.test_sources import EVERY_FIFTH, place
+from headwater import Event, Log, Node, Reliable, i64
+from headwater.network import Network
+from tests.federation.moving.test_sources import EVERY_FIFTH, LISTEN, place
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 CHANNEL = "test.count"
@@ -150,3 +151,30 @@ def test_a_node_that_is_closed_still_sends_what_it_has_kept_for_one_that_was_sta
         eventually(lambda: len(seen) == 20, "it has what was kept")
         closing.join(GUARD)
         assert seen == list(range(20))
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_what_is_kept_for_a_node_that_was_started_again_and_does_not_ask_is_given_up(
+    logged: bool, tmp_path: Path
+) -> None:
+    """As if it had stayed away: after `keep` seconds. A log still has it."""
+    with nodes() as make:
+        log = {"log": Log(tmp_path / "log")} if logged else {}
+        lab = make("lab", network=Network(listen=LISTEN, keep=1.0), state=tmp_path / "lab.state", **log)
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk, seen = place(make, "desk", tmp_path, log=False), list[int]()
+        sink(desk, seen, delivery=DURABLE)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 10)
+        eventually(lambda: len(seen) == 10, "all came")
+        desk.close(drain=False, timeout=0.0)
+        publish(source, 10, 20)
+        desk = place(make, "desk", tmp_path, log=False)
+        make.together(lab, desk)
+        assert lab.flush(GUARD)
+        sink(desk, seen, delivery=DURABLE)
+        assert desk.ready(GUARD)
+        publish(source, 20, 30)
+        eventually(lambda: seen[-1] == 29, "it goes on")
+        assert seen == [n for n in range(30) if logged or not 10 <= n < 20]

@@ -406,8 +406,26 @@ class Installer:
                 lane.beginning = None  # what came before went to an earlier process
                 with peer.building:
                     lane.forget_past()
+            self._await_return(peer, crossing)
         elif peer.crossings.get(crossing.channel.name) is crossing:
             self._give_up(peer, crossing, "its node is gone")
+
+    def _await_return(self, peer: Peer, crossing: Crossing) -> None:
+        """What is kept for durable sinks of a peer that was started again is so no longer than if it had stayed away:
+        it may have none of them any more."""
+        run = peer.incarnation
+
+        def give_up() -> None:
+            with self._lock, self._context.wiring.lock:
+                waits = crossing.parked and crossing.deferred is None and peer.incarnation == run
+                if not waits or peer.crossings.get(crossing.channel.name) is not crossing:
+                    return
+                if peer.gone is None:
+                    self._give_up(peer, crossing, "its node was started again, and has not asked for it")
+                    return
+            self._await_return(peer, crossing)  # it is away: if it comes back, it has as long again
+
+        self._context.scheduler.later(self._context.network.keep, give_up)
 
     def gone(self, peer: Peer, *, orderly: bool) -> bool:
         """A peer has left, or stays away for too long; whether something is still kept for it."""
