@@ -183,11 +183,12 @@ class Node(LocalNode):
             self._policies.watch(self._group_lanes.rejudge)
             engine.also_settled.append(self._group_lanes.settled)
             engine.also_idle.append(self._group_lanes.idle)
+            members = self._group_lanes.members
             leaving = SourceDeparture(
-                engine.context, engine.peers, engine.demands, engine.positions, bool(wanted.multicast)
+                engine.context, engine.peers, engine.demands, engine.positions, bool(wanted.multicast), members
             )
             coming = SourceArrival(
-                self, engine.context, engine.peers, engine.dialogue, engine.demands, engine.positions
+                self, engine.context, engine.peers, engine.dialogue, engine.demands, engine.positions, members
             )
             self._moving_sources = self.services.add(MovingSources(self, engine.context, leaving, coming))
             engine.also_awaited.append(coming.followers.wait)

@@ -178,3 +178,17 @@ def test_what_is_kept_for_a_node_that_was_started_again_and_does_not_ask_is_give
         publish(source, 20, 30)
         eventually(lambda: seen[-1] == 29, "it goes on")
         assert seen == [n for n in range(30) if logged or not 10 <= n < 20]
+
+
+@pytest.mark.parametrize(("logged", "delivery"), [(True, DURABLE), (True, Reliable()), (False, Reliable())])
+def test_who_was_a_member_of_a_group_has_what_is_published_where_the_source_has_come_to(
+    logged: bool, delivery: Reliable, tmp_path: Path
+) -> None:
+    """Though its node has not asked there yet for a place in the group."""
+    with nodes() as make:
+        _, _, source, seen = begun(make, tmp_path, log=logged, group="workers", delivery=delivery)
+        hall = place(make, "hall", tmp_path, log=logged)
+        moved = hall.resume_source(source.move(), timeout=GUARD)
+        publish(moved, 10, 20)
+        assert hall.flush(GUARD)
+        assert seen == list(range(20))

@@ -1,15 +1,15 @@
 """Who follows a source that has come from another node: nodes that had its events there, until they have asked here.
 
-Of a source without a log they would miss what is published before that, so that it is waited for when it comes. Of a
-logged one they have it from the log then; but who wants to know that they have it (`flush`), or closes the source or
-its node, so that nobody can ask any more, waits for the same.
+Of a source without a log they would miss what is published before that, so that it is waited for when it comes; so is
+it for members of groups that are not durable. Else they have it from the log then; but who wants to know that they have
+it (`flush`), or closes the source or its node, so that nobody can ask any more, waits for the same.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -26,21 +26,28 @@ log = logging.getLogger("headwater.federation")
 END_SECONDS = 5.0  # for which a source that is closed waits for them
 WANTED_SECONDS = 1.0  # after which it is asked again who wants its events
 STRANGER_SECONDS = 2.0  # for which nodes are waited for that are not known here yet
+Who = Callable[[], Iterable[str]]
+Members = Callable[[str], Collection[tuple[str, str, bool]]]
 
 
-class Following:
-    """Of one source. `who` asks the node that it was at which nodes want its events now; HeadwaterError if that cannot
-    be had: some may want nothing more by now."""
+class Followed:
+    """One source, and those of one kind that follow it. `who` asks the node that it was at which nodes want its events
+    now; HeadwaterError if that cannot be had: some may want nothing more by now. `has_asked`: what a node wants is in
+    force here, or was refused."""
 
     def __init__(
-        self, context: Context, peers: Peers, source: Source[Any], ids: Iterable[str], who: Callable[[], Iterable[str]]
+        self,
+        context: Context,
+        peers: Peers,
+        source: Source[Any],
+        ids: Iterable[str],
+        who: Who,
+        has_asked: Callable[[Peer], bool],
     ) -> None:
-        self._context, self._peers, self._who = context, peers, who
+        self._context, self._peers, self._who, self._has_asked = context, peers, who, has_asked
         self._made, self._channel = source, source.channel.name
         self._ids = set(ids) - {context.id}
         self._began = monotonic()
-        known = ((id, peers.get(id)) for id in self._ids)
-        self._before = {id: peer.unwanted.get(self._channel, 0) for id, peer in known if peer is not None}
 
     @property
     def source(self) -> Source[Any]:
@@ -92,42 +99,56 @@ class Following:
                 self._ids = self._ids & set(self._who())
         return self.over
 
-    def _has_asked(self, peer: Peer) -> bool:
-        """And what it wants is in force, or all of it was refused."""
-        crossing = peer.crossings.get(self._channel)
-        if crossing is None:
-            return peer.unwanted.get(self._channel, 0) > self._before.get(peer.id, 0)
-        return not crossing.parked and 0 < crossing.due <= crossing.told  # what is only withdrawn needs no barrier
-
     def _may_have(self, peer: Peer) -> bool:
         principal = peer.principal
         return principal is None or bool(self._context.decisions.decide(principal, "subscribe", self._channel))
 
 
 class Followers:
-    """Of one node: those of all logged sources that have come since it was opened."""
+    """Of one node: those of all sources that have come since it was opened. `members` are those of groups of a channel
+    here: the node of each, its group, and whether that is durable."""
 
-    def __init__(self, context: Context, peers: Peers) -> None:
-        self._context, self._peers = context, peers
+    def __init__(self, context: Context, peers: Peers, members: Members) -> None:
+        self._context, self._peers, self._members = context, peers, members
         self._lock = threading.Lock()
-        self._all: list[Following] = []
+        self._all: list[Followed] = []
 
-    def of(self, source: Source[Any], ids: Iterable[str], who: Callable[[], Iterable[str]]) -> Following:
-        """Those of a source that has come: these nodes had its events where it was."""
-        return Following(self._context, self._peers, source, ids, who)
+    def of_channel(self, source: Source[Any], ids: Iterable[str], who: Who) -> Followed:
+        """These nodes had the events of a source that has come."""
+        channel, ids = source.channel.name, list(ids)
+        known = ((id, self._peers.get(id)) for id in ids)
+        before = {id: peer.unwanted.get(channel, 0) for id, peer in known if peer is not None}
 
-    def expect(self, following: Following) -> None:
+        def has_asked(peer: Peer) -> bool:
+            crossing = peer.crossings.get(channel)
+            if crossing is None:
+                return peer.unwanted.get(channel, 0) > before.get(peer.id, 0)
+            return not crossing.parked and 0 < crossing.due <= crossing.told  # what is only withdrawn needs no barrier
+
+        return Followed(self._context, self._peers, source, ids, who, has_asked)
+
+    def of_group(self, source: Source[Any], group: str, ids: Iterable[str], who: Who) -> Followed:
+        """These nodes have members of a group that had its events."""
+        channel = source.channel.name
+
+        def has_asked(peer: Peer) -> bool:
+            return any((peer.id, group) == each[:2] for each in self._members(channel))
+
+        return Followed(self._context, self._peers, source, ids, who, has_asked)
+
+    def expect(self, followed: Followed) -> None:
         """Who looks whether others have all that is published here waits for these too."""
         with self._lock:
-            self._all = [*(each for each in self._all if not each.complete), following]
+            self._all = [*(each for each in self._all if not each.complete), followed]
 
     def closes(self, source: Source[Any]) -> None:
         """A source is about to be closed: what was published is delivered to those who had its events elsewhere, if
         they ask soon."""
+        end = monotonic() + END_SECONDS
         for each in self._all:
             if source.closed or each.source is not source or each.unused:
                 continue
-            if not each.wait(monotonic() + END_SECONDS, threading.Event()):
+            if not each.wait(end, threading.Event()):
                 log.warning("%s is closed, and not all that had its events elsewhere asked for them here", source)
 
     @property
@@ -140,4 +161,4 @@ class Followers:
         return all(each.wait(end, given_up) for each in self._all)
 
 
-__all__ = ["Followers", "Following"]
+__all__ = ["Followed", "Followers", "Members"]

@@ -20,7 +20,7 @@ from headwater.channel.routing.attachment import Attachment
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ChannelError, FederationError, SubscriptionError, Unreachable
 from headwater.federation.arrive.deeds import Deeds
-from headwater.federation.moving.followers import Followers
+from headwater.federation.moving.followers import Followed, Followers, Members
 from headwater.federation.moving.source_past import append_page
 from headwater.federation.moving.token import verified_token
 from headwater.federation.wire.control import MAX_DEEDS, SourceAd
@@ -73,10 +73,11 @@ class SourceArrival:
         dialogue: Dialogue,
         demands: Demands,
         positions: LogPositions,
+        members: Members,
     ) -> None:
         self._node, self._context, self._peers, self._dialogue = node, context, peers, dialogue
         self._demands, self._positions, self._deeds = demands, positions, Deeds(context)
-        self.followers = Followers(context, peers)
+        self.followers = Followers(context, peers, members)
 
     def resume(
         self, register: SourceRegister, past: HandedPast | None, token: str, timeout: float, options: Mapping[str, Any]
@@ -114,11 +115,7 @@ class SourceArrival:
         made = self._made(channel, move, options)
         if not self._context.scheduler.work(register.settle, on="moving"):
             register.settle()
-        following = self.followers.of(made, claimed.subscribers, self._who(register, move, cut))
-        if cut.home:
-            self.followers.expect(following)
-        elif not following.wait(end, threading.Event()):  # without a log, what nobody has asked for yet is lost
-            log.warning("source of %s goes on here, and not all that had its events asked for them", channel.name)
+        self._await_followers(made, claimed, self._who(register, move, cut), end)
         return made
 
     def _read(self, token: object) -> SourceMove:
@@ -339,19 +336,43 @@ class SourceArrival:
         alone = source._flow.lineup.judges(attachment.entry) == "alone"
         return (self._demands.number(attachment.entry) or 0) if alone else 0
 
-    def _who(self, register: SourceRegister, move: SourceMove, cut: Cut) -> Callable[[], list[str]]:
+    def _await_followers(
+        self, source: Source[Any], claimed: SourceClaimed, who: Callable[[], SourceClaimed], end: float
+    ) -> None:
+        """Who had its events asks here, first of all those for whom nobody keeps what is published meanwhile."""
+        subscribers = self.followers.of_channel(source, claimed.subscribers, lambda: who().subscribers)
+        kept, lost = ([subscribers], []) if claimed.home else ([], [subscribers])
+        for group, durable in sorted({(each.group, each.durable) for each in claimed.members}):
+            members = self._members_of(source, group, claimed, who)
+            (kept if durable and claimed.home else lost).append(members)
+        for each in kept:
+            self.followers.expect(each)
+        if not all(each.wait(end, threading.Event()) for each in lost):
+            log.warning("%s goes on here, and not all that had its events have asked for them", source)
+
+    def _members_of(
+        self, source: Source[Any], group: str, claimed: SourceClaimed, who: Callable[[], SourceClaimed]
+    ) -> Followed:
+        return self.followers.of_group(source, group, _in(group, claimed), lambda: _in(group, who()))
+
+    def _who(self, register: SourceRegister, move: SourceMove, cut: Cut) -> Callable[[], SourceClaimed]:
         """Asks the node that it was at who wants its events now; in another run, that does not know who did."""
         before = self._peer(move.node, move.node.rpartition(".")[0])
         run = None if before is None else before.incarnation
 
-        def who() -> list[str]:
+        def who() -> SourceClaimed:
             again = ClaimSource(move.id, register.claimant, cut.upto)
-            found = self._asked(move, again, SourceClaimed, monotonic()).subscribers
+            found = self._asked(move, again, SourceClaimed, monotonic())
             if before is None or before.incarnation != run or before.forgotten:
                 raise Unreachable(f"{PLACE}: node {move.node} was started again")
             return found
 
         return who
+
+
+def _in(group: str, claimed: SourceClaimed) -> list[str]:
+    """Nodes that have members of a group."""
+    return [each.node for each in claimed.members if each.group == group]
 
 
 __all__ = ["KIND", "PREFIX", "SourceArrival"]

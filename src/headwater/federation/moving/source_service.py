@@ -34,12 +34,13 @@ from headwater.federation.moving.token import signed_token
 from headwater.federation.security.rules import Rule
 from headwater.federation.wire.control import MAX_DEEDS
 from headwater.federation.wire.move_requests import ID_BYTES
-from headwater.federation.wire.requests import pack_type
+from headwater.federation.wire.requests import MAX_LIST, pack_type
 from headwater.federation.wire.source_move_requests import (
     MAX_GROUPS,
     ClaimSource,
     FetchPast,
     GroupAt,
+    MemberAt,
     PastPage,
     SourceClaimed,
     SourceMove,
@@ -254,12 +255,13 @@ class MovingSources(Service):
                 raise self._not_open(request.id, terms)
             self.left += 1
         subscribers = self._departure.subscribers(terms.channel)  # not before: some may have left meanwhile
+        members = [MemberAt(*each) for each in sorted(self._departure.members(terms.channel))[:MAX_LIST]]
         rows = b""
         if cut.home and request.after < cut.upto:
             rows, _ = self._page(terms, request.after, cut.upto)
         deeds = self._deeds_of(terms, cut, who) if cut.home else []
         groups = [GroupAt(*each) for each in self._groups_with(terms, cut)] if cut.home else []
-        return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows, groups)
+        return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows, groups, members)
 
     def _groups_with(self, terms: Terms, cut: Cut | None = None) -> list[GroupPosition]:
         """How far durable groups are with a source, by this node's state: also those that have no members now, and
