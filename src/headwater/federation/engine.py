@@ -107,6 +107,8 @@ class Engine:
         self.listener: Listener | None = None
         self.unready: list[str] = []  # what the last `ready` still waited for
         self.also_idle: list[Callable[[], bool]] = []  # and `flush`: services that other nodes have to answer
+        # And `flush`, first of all: nodes that have yet to ask here, until a time, or until who waits has given up.
+        self.also_awaited: list[Callable[[float, threading.Event], bool]] = []
         self.also_settled: list[Callable[[], bool]] = []  # what `ready` waits for beside: services that ask other nodes
         self._touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
@@ -311,20 +313,29 @@ class Engine:
 
     def flush(self, timeout: float, given_up: threading.Event | None = None) -> bool:
         """Until everything that was published reliably has been acknowledged by those who are there; or it is too late,
-        or who waits for it has given up."""
+        or who waits for it has given up. Whether all have who want it, as far as is known; who is away has not."""
         given_up = given_up or threading.Event()
         end = monotonic() + timeout
-        for peer in self.everyone():
-            for lane in list(peer.lanes()):
-                while lane.waiting and lane.crossing.reliable and _there(peer) and monotonic() < end:
-                    if given_up.is_set():
-                        return False
-                    lane.wait(partial(_settled, lane, peer), min(0.2, end - monotonic()))
+        asked = all(wait(end, given_up) for wait in self.also_awaited)
+        while self._await_lanes(end, given_up):
+            pass  # somebody may have asked meanwhile
         shared = self.groups is None or self.groups.flush(end, given_up)
         beside = self.scheduler.until(lambda: self._are_idle() or given_up.is_set(), max(0.0, end - monotonic()))
-        if given_up.is_set() or not (shared and beside):
+        if given_up.is_set() or not (asked and shared and beside):
             return False
         return not any(lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable)
+
+    def _await_lanes(self, end: float, given_up: threading.Event) -> bool:
+        """Until each of them has had nothing waiting; whether some had, and there is time to look again."""
+        waited = False
+        for peer in self.everyone():
+            for lane in list(peer.lanes()):
+                while lane.waiting and lane.crossing.reliable and _there(peer):
+                    if given_up.is_set() or monotonic() >= end:
+                        return False
+                    waited = True
+                    lane.wait(partial(_settled, lane, peer), min(0.2, end - monotonic()))
+        return waited
 
     def _are_idle(self) -> bool:
         return all(idle() for idle in self.also_idle)

@@ -184,13 +184,15 @@ class Node(LocalNode):
             self._policies.watch(self._group_lanes.rejudge)
             engine.also_settled.append(self._group_lanes.settled)
             engine.also_idle.append(self._group_lanes.idle)
+            members = self._group_lanes.members
             leaving = SourceDeparture(
-                engine.context, engine.peers, engine.demands, engine.positions, bool(wanted.multicast)
+                engine.context, engine.peers, engine.demands, engine.positions, bool(wanted.multicast), members
             )
             coming = SourceArrival(
-                self, engine.context, engine.peers, engine.dialogue, engine.demands, engine.positions
+                self, engine.context, engine.peers, engine.dialogue, engine.demands, engine.positions, members
             )
             self._moving_sources = self.services.add(MovingSources(self, engine.context, leaving, coming))
+            engine.also_awaited.append(coming.followers.wait)
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -273,6 +275,11 @@ class Node(LocalNode):
     def _place_source(self, source: Source) -> None:
         if self._moving_sources is not None:
             self._moving_sources.place(source)
+
+    def _close_source(self, source: Source) -> None:
+        if self._moving_sources is not None:
+            self._moving_sources.closes(source)
+        super()._close_source(source)
 
     def _moved_sources(self, channel: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
         if self._moving_sources is None:
@@ -561,7 +568,10 @@ class Node(LocalNode):
         return [] if self._engine is None else list(self._engine.unready)
 
     def flush(self, timeout: float = READY_SECONDS) -> bool:
-        """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
+        """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions.
+
+        Of a source that has come from another node, also those that had its events there, and have yet to ask here.
+        False if that takes longer than `timeout` seconds, or if something is kept for a node that is away."""
         return True if self._engine is None else self._engine.flush(timeout)
 
     async def aflush(self, timeout: float = READY_SECONDS) -> bool:

@@ -382,6 +382,11 @@ class DurableGroup(Group):
         if floor != before:
             self._write({each.key: floor})
 
+    def owes(self, id: str) -> bool:
+        """The same; what waits may have yet to be read, or is on its way from what was read to the members."""
+        behind = self._reading or any(each.queue or not (each.live or each.rests) for each in self._each())
+        return behind or self._pumping.locked() or super().owes(id)
+
     def report(self) -> dict[str, int]:
         """As of any group; `waiting` is what is in memory."""
         found = super().report()

@@ -181,6 +181,11 @@ class Group:
             self.acknowledged -= gone
             self.lost += gone
 
+    def owes(self, id: str) -> bool:
+        """Whether a member has something that it has not acknowledged, or something waits that may be for it."""
+        with self._lock:  # under which what waits goes to members
+            return bool(self.mailbox.waiting or self.distribution.outstanding(id))
+
     def _settled(self, done: list[Letter]) -> None:
         """Events are done; under the lock."""
 

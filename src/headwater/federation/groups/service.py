@@ -118,8 +118,21 @@ class GroupLanes(Service):
         return not waiting and not any(self._missing(member) for member in members)
 
     def idle(self) -> bool:
-        """Whether members of other nodes have said of all that went there that it is handled."""
-        return not any(seat.waits for seat, _ in list(self._seats.values()))
+        """Whether members of other nodes have said of all that is for them that it is handled."""
+        seats = [seat for seat, _ in list(self._seats.values())]
+        return not any(seat.waits or (seat.group is not None and seat.group.owes(seat.id)) for seat in seats)
+
+    def members(self, channel: str) -> set[tuple[str, str, bool]]:
+        """Who has members of groups of a channel here: the ids of nodes, this one with them, the group of each, and
+        whether that is durable."""
+        with self._lock:
+            own = [each for each in self._members if each.channel.name == channel]
+        found = {(self._context.id, each.group, each.terms.durable) for each in own}
+        for (id, _), (seat, _) in list(self._seats.items()):
+            group = seat.group
+            if group is not None and group.channel.name == channel and not seat.over:
+                found.add((id, group.name, group.terms.durable))
+        return found
 
     def _missing(self, member: GroupMember) -> list[Peer]:
         """Nodes that have sources of a member's channel, and have not answered it yet."""

@@ -157,7 +157,7 @@ class Installer:
         old one that came late), or carried out."""
         request = question.request
         channel = self._channel(request.channel)
-        if channel is None or self._node.closed:
+        if channel is None or (self._node.closed and not _keeps(peer, request.channel)):
             return Installed({}, error=f"unknown channel {request.channel!r}" if question.wishes else "")
         crossing = peer.crossing(channel)
         if crossing.version and crossing.incarnation != peer.incarnation:  # and nobody has come to say so here yet
@@ -399,12 +399,33 @@ class Installer:
         if crossing.durable:
             crossing.parked = True
             for lane in crossing.active():
+                if lane.is_elsewhere:
+                    lane.forget()
+                    continue
                 lane.announced, lane.again_asked, lane.restart = False, 0, None
                 lane.beginning = None  # what came before went to an earlier process
                 with peer.building:
                     lane.forget_past()
+            self._await_return(peer, crossing)
         elif peer.crossings.get(crossing.channel.name) is crossing:
             self._give_up(peer, crossing, "its node is gone")
+
+    def _await_return(self, peer: Peer, crossing: Crossing) -> None:
+        """What is kept for durable sinks of a peer that was started again is so no longer than if it had stayed away:
+        it may have none of them any more."""
+        run = peer.incarnation
+
+        def give_up() -> None:
+            with self._lock, self._context.wiring.lock:
+                waits = crossing.parked and crossing.deferred is None and peer.incarnation == run
+                if not waits or peer.crossings.get(crossing.channel.name) is not crossing:
+                    return
+                if peer.gone is None:
+                    self._give_up(peer, crossing, "its node was started again, and has not asked for it")
+                    return
+            self._await_return(peer, crossing)  # it is away: if it comes back, it has as long again
+
+        self._context.scheduler.later(self._context.network.keep, give_up)
 
     def gone(self, peer: Peer, *, orderly: bool) -> bool:
         """A peer has left, or stays away for too long; whether something is still kept for it."""
@@ -581,6 +602,12 @@ class Installer:
             return Told({})
         with self._context.wiring.lock:
             return crossing.counting.told()
+
+
+def _keeps(peer: Peer, channel: str) -> bool:
+    """Whether something is kept for a peer until its durable sinks are back: a node that is closed waits for them."""
+    crossing = peer.crossings.get(channel)
+    return crossing is not None and crossing.parked
 
 
 def _has_renewed(crossing: Crossing, wish: Wish) -> bool:

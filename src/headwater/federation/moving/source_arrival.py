@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +18,9 @@ from headwater.channel.queues.position_keys import key_of
 from headwater.channel.registration import check_run
 from headwater.channel.routing.attachment import Attachment
 from headwater.decoders import msgpack_decoder
-from headwater.errors import ChannelError, FederationError, HeadwaterError, SubscriptionError, Unreachable
+from headwater.errors import ChannelError, FederationError, SubscriptionError, Unreachable
 from headwater.federation.arrive.deeds import Deeds
+from headwater.federation.moving.followers import Followed, Followers, Members
 from headwater.federation.moving.source_past import append_page
 from headwater.federation.moving.token import verified_token
 from headwater.federation.wire.control import MAX_DEEDS, SourceAd
@@ -55,7 +56,6 @@ NEARLY_EVENTS = 512  # that are left to be fetched when it is claimed
 ROUNDS = 64  # pages without coming nearer to a source that goes on publishing
 RETRY_SECONDS = 0.1
 END_SECONDS = 5.0  # for which it is waited that what is on its way has come
-WANTED_SECONDS = 1.0  # after which it is asked again who wants its events
 ANSWER_SECONDS = 5.0  # for which one answer is waited for, before it is asked again
 _FIXED = ("name", "type", "facts", "zones", "priority")
 _GIVEN = ("ask", "every", "context", "rate")
@@ -73,9 +73,11 @@ class SourceArrival:
         dialogue: Dialogue,
         demands: Demands,
         positions: LogPositions,
+        members: Members,
     ) -> None:
         self._node, self._context, self._peers, self._dialogue = node, context, peers, dialogue
         self._demands, self._positions, self._deeds = demands, positions, Deeds(context)
+        self.followers = Followers(context, peers, members)
 
     def resume(
         self, register: SourceRegister, past: HandedPast | None, token: str, timeout: float, options: Mapping[str, Any]
@@ -113,8 +115,7 @@ class SourceArrival:
         made = self._made(channel, move, options)
         if not self._context.scheduler.work(register.settle, on="moving"):
             register.settle()
-        if not cut.home:
-            self._await_subscribers(register, move, channel, set(claimed.subscribers), end)
+        self._await_followers(made, claimed, self._who(register, move, cut), end)
         return made
 
     def _read(self, token: object) -> SourceMove:
@@ -335,35 +336,43 @@ class SourceArrival:
         alone = source._flow.lineup.judges(attachment.entry) == "alone"
         return (self._demands.number(attachment.entry) or 0) if alone else 0
 
-    def _await_subscribers(
-        self, register: SourceRegister, move: SourceMove, channel: Channel[Any], ids: set[str], end: float
+    def _await_followers(
+        self, source: Source[Any], claimed: SourceClaimed, who: Callable[[], SourceClaimed], end: float
     ) -> None:
-        """Without a log, what nobody has asked for yet is lost: who got its events asks here first, if it may have them
-        here. Some may want nothing more by now: the node that it was at is asked again, now and then, who does."""
+        """Who had its events asks here, first of all those for whom nobody keeps what is published meanwhile."""
+        subscribers = self.followers.of_channel(source, claimed.subscribers, lambda: who().subscribers)
+        kept, lost = ([subscribers], []) if claimed.home else ([], [subscribers])
+        for group, durable in sorted({(each.group, each.durable) for each in claimed.members}):
+            members = self._members_of(source, group, claimed, who)
+            (kept if durable and claimed.home else lost).append(members)
+        for each in kept:
+            self.followers.expect(each)
+        if not all(each.wait(end, threading.Event()) for each in lost):
+            log.warning("%s goes on here, and not all that had its events have asked for them", source)
 
-        def asked() -> bool:
-            for id in ids:
-                peer = self._peers.get(id)
-                if peer is None or peer.gone is not None or id == self._context.id:
-                    continue
-                crossing = peer.crossings.get(channel.name)
-                if crossing is None and not self._may_have(peer, channel.name):
-                    continue
-                if crossing is None or not crossing.told or crossing.told != crossing.version:
-                    return False
-            return True
+    def _members_of(
+        self, source: Source[Any], group: str, claimed: SourceClaimed, who: Callable[[], SourceClaimed]
+    ) -> Followed:
+        return self.followers.of_group(source, group, _in(group, claimed), lambda: _in(group, who()))
 
-        while not self._context.scheduler.until(asked, max(0.0, min(WANTED_SECONDS, end - monotonic()))):
-            if monotonic() >= end or self._context.closing:
-                log.warning("source of %s goes on here, and not all that had its events asked for them", channel.name)
-                return
-            with suppress(HeadwaterError):  # it is not needed any more
-                again = ClaimSource(move.id, register.claimant, 0)
-                ids &= set(self._asked(move, again, SourceClaimed, monotonic()).subscribers)
+    def _who(self, register: SourceRegister, move: SourceMove, cut: Cut) -> Callable[[], SourceClaimed]:
+        """Asks the node that it was at who wants its events now; in another run, that does not know who did."""
+        before = self._peer(move.node, move.node.rpartition(".")[0])
+        run = None if before is None else before.incarnation
 
-    def _may_have(self, peer: Peer, channel: str) -> bool:
-        principal = peer.principal
-        return principal is None or bool(self._context.decisions.decide(principal, "subscribe", channel))
+        def who() -> SourceClaimed:
+            again = ClaimSource(move.id, register.claimant, cut.upto)
+            found = self._asked(move, again, SourceClaimed, monotonic())
+            if before is None or before.incarnation != run or before.forgotten:
+                raise Unreachable(f"{PLACE}: node {move.node} was started again")
+            return found
+
+        return who
+
+
+def _in(group: str, claimed: SourceClaimed) -> list[str]:
+    """Nodes that have members of a group."""
+    return [each.node for each in claimed.members if each.group == group]
 
 
 __all__ = ["KIND", "PREFIX", "SourceArrival"]

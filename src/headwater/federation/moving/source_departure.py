@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.federation.arrive.log_positions import LogPositions
     from headwater.federation.context import Context
     from headwater.federation.demand.demand import Demands
+    from headwater.federation.moving.followers import Members
     from headwater.federation.peers.table import Peers
     from headwater.services.moving.source_register import SourceRegister
 
@@ -56,10 +57,17 @@ class SourceDeparture:
     """Of one node: fences sources that are claimed, and has its own sinks go on with what comes from elsewhere."""
 
     def __init__(
-        self, context: Context, peers: Peers, demands: Demands, positions: LogPositions, multicast: bool
+        self,
+        context: Context,
+        peers: Peers,
+        demands: Demands,
+        positions: LogPositions,
+        multicast: bool,
+        members: Members,
     ) -> None:
+        """`members`: those of groups of a channel, the node of each, its group, and whether that is durable."""
         self._context, self._peers, self._demands, self._positions = context, peers, demands, positions
-        self.multicast = multicast
+        self.multicast, self.members = multicast, members
 
     def cut(self, register: SourceRegister, id: bytes, source: Source, who: str, claimant: bytes) -> Cut | None:
         """Have somebody go on with it; None if it is closed by now. Publishers wait meanwhile; if it cannot be written

@@ -34,12 +34,13 @@ from headwater.federation.moving.token import signed_token
 from headwater.federation.security.rules import Rule
 from headwater.federation.wire.control import MAX_DEEDS
 from headwater.federation.wire.move_requests import ID_BYTES
-from headwater.federation.wire.requests import pack_type
+from headwater.federation.wire.requests import MAX_LIST, pack_type
 from headwater.federation.wire.source_move_requests import (
     MAX_GROUPS,
     ClaimSource,
     FetchPast,
     GroupAt,
+    MemberAt,
     PastPage,
     SourceClaimed,
     SourceMove,
@@ -253,12 +254,13 @@ class MovingSources(Service):
                 raise self._not_open(request.id, terms)
             self.left += 1
         subscribers = self._departure.subscribers(terms.channel)  # not before: some may have left meanwhile
+        members = [MemberAt(*each) for each in sorted(self._departure.members(terms.channel))[:MAX_LIST]]
         rows = b""
         if cut.home and request.after < cut.upto:
             rows, _ = self._page(terms, request.after, cut.upto)
         deeds = self._deeds_of(terms, cut, who) if cut.home else []
         groups = [GroupAt(*each) for each in self._groups_with(terms, cut)] if cut.home else []
-        return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows, groups)
+        return SourceClaimed(cut.upto, cut.stamp, cut.term, cut.home, deeds, subscribers, rows, groups, members)
 
     def _groups_with(self, terms: Terms, cut: Cut | None = None) -> list[GroupPosition]:
         """How far durable groups are with a source, by this node's state: also those that have no members now, and
@@ -294,6 +296,10 @@ class MovingSources(Service):
         self.came += 1
         return made
 
+    def closes(self, source: Source[Any]) -> None:
+        """A source of this node is about to be closed."""
+        self._arrival.followers.closes(source)
+
     # ── with the node ──
 
     def report(self) -> Mapping[str, Any]:
@@ -301,6 +307,15 @@ class MovingSources(Service):
         if self._register is None:
             return {}
         return {**self._register.report(), "left": self.left, "came": self.came, "refused": self._answering.refused}
+
+    @property
+    def busy(self) -> bool:
+        """Whether nodes that had the events of a source that came have not asked for them here yet."""
+        return not self._arrival.followers.over
+
+    def drain(self, until: float) -> None:
+        """They do so while they can: then they have what was published here before this node leaves."""
+        self._arrival.followers.wait(until, threading.Event())
 
     def stop(self) -> None:
         """What came is on the disk, and let go of."""

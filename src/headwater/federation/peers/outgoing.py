@@ -235,7 +235,9 @@ class Outgoing(PeerRecord):
     def end_lane(self, lane: Lane) -> None:
         """A source is no more: what it has sent is still delivered, then the peer forgets it."""
         lane.ended = True
-        if lane.announced or lane.pending or lane.behind:
+        if lane.crossing.parked and lane.is_elsewhere:
+            lane.forget()
+        elif lane.announced or lane.pending or lane.behind:
             lane.put(ControlFrame(lane.end_frame()), 0)
             lane.dispatch()
         elif not lane.kept:  # else the next link ends it

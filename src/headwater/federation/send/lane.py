@@ -585,6 +585,13 @@ class Lane(FrameBuilder):
         """What the peer is told after its last event."""
         return wire.encode_control(Ends(self.sid, over=self.source.withdrawn))
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its source has left, and all that was published here went along: a peer that was started again has
+        what it missed from there, and asks for nothing of it here."""
+        source = self.source
+        return source.withdrawn and source.moved_to is not None and source.log is not None
+
     def forget(self) -> None:
         """Nobody will ask for what was kept."""
         self.ended, self.forgotten, self.behind = True, True, None

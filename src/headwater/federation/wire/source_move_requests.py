@@ -62,10 +62,18 @@ class GroupAt(msgspec.Struct, frozen=True, array_like=True):
     handed: Number
 
 
+class MemberAt(msgspec.Struct, frozen=True, array_like=True):
+    """A node, by its id, that has members of a group."""
+
+    node: Name
+    group: Name
+    durable: bool
+
+
 class SourceClaimed(msgspec.Struct, frozen=True, tag=True):
     """The source is the claimant's, for good, after its event `upto`, which was published at `stamp`. `subscribers` are
     the ids of nodes that get its events; `rows` is what is after the event that the claimant has, or a part of it;
-    `groups` are durable ones that have its events."""
+    `groups` are durable ones that have its events, `members` nodes with members of any."""
 
     upto: Number
     stamp: Number
@@ -75,6 +83,7 @@ class SourceClaimed(msgspec.Struct, frozen=True, tag=True):
     subscribers: Annotated[list[Name], Meta(max_length=MAX_LIST)] = []
     rows: _Page = b""
     groups: Annotated[list[GroupAt], Meta(max_length=MAX_GROUPS)] = []
+    members: Annotated[list[MemberAt], Meta(max_length=MAX_LIST)] = []
 
 
 class ClaimSource(Request, frozen=True, tag=True):
@@ -102,6 +111,7 @@ __all__ = [
     "DeedBody",
     "FetchPast",
     "GroupAt",
+    "MemberAt",
     "PastPage",
     "SourceClaimed",
     "SourceMove",
