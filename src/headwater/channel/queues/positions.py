@@ -740,6 +740,20 @@ class Progress:
                 _further(found, {key: seq for key, seq in points.items() if seq > self._done.get(key, 0)})
             return found
 
+    def note_handed(self) -> None:
+        """Write what was handed over: it stands still, and may go on elsewhere, or here after a kill."""
+        with self._handing:
+            if handed := self._unnoted():
+                self._keeper.begin({}, handed)
+                with self._lock:
+                    _further(self._noted, handed)
+
+    def _unnoted(self) -> Points:
+        """What was handed over, is not done, and is not written to have been."""
+        with self._lock:
+            known = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in self._last}
+            return {key: seq for key, seq in self._last.items() if seq > known[key]}
+
     def end(self) -> None:
         """It hands over nothing more of what can be had again: whoever goes on with it is told what it has handed over.
         Where that cannot be written, as if its process had been killed."""
@@ -747,10 +761,8 @@ class Progress:
             if self._ended:
                 return
             self._ended = True
-            with self._lock:
-                known = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in self._last}
-                handed = {key: seq for key, seq in self._last.items() if seq > known[key]}
-                orderly = self._opened and not self._unsure and self._unwritten is None
+            handed = {} if self.fenced else self._unnoted()  # of one that leaves it was noted, and may be gone by now
+            orderly = self._opened and not self._unsure and self._unwritten is None
             self._opened = False  # should something be handed over that cannot be had again
             try:
                 self._keeper.end(handed, orderly=orderly)

@@ -81,6 +81,7 @@ class Standstill:
             sink._progress.settle()  # who pulls has had what it was given
         if sink._progress is not None:
             sink._progress.write_owed()
+            sink._progress.note_handed()
 
     def undo(self) -> None:
         """It goes on here."""

@@ -135,7 +135,7 @@ class MoveRegister:
                     "UPDATE moves SET status = ?, who = ?, claimant = ? WHERE number = ?",
                     (CLAIMED, who, claimant, number),
                 )
-                write("DELETE FROM positions WHERE sink = ?", (sink,))
+                _forget(write, sink)
         if problem:
             raise SubscriptionError(problem)
         return str(sink)
@@ -168,7 +168,7 @@ class MoveRegister:
             for (number,) in rows:
                 _end(write, number, why or f"its node has given {sink!r} up")
             if rows:
-                write("DELETE FROM positions WHERE sink = ?", (sink,))
+                _forget(write, sink)
         return bool(rows)
 
     def departed(self, channel: str) -> list[str]:
@@ -234,6 +234,12 @@ class MoveRegister:
 def _end(write: Any, number: int, why: str) -> None:
     write("UPDATE moves SET status = ?, why = ? WHERE number = ?", (OVER, why, number))
     write("DELETE FROM moves WHERE status = ? AND number <= (SELECT max(number) FROM moves) - ?", (OVER, MOST_OVER))
+
+
+def _forget(write: Any, sink: str) -> None:
+    """Nothing is kept here of how far a sink is."""
+    write("DELETE FROM positions WHERE sink = ?", (sink,))
+    write("DELETE FROM open_sinks WHERE sink = ?", (sink,))
 
 
 __all__ = ["Fence", "MoveRegister", "digest_of"]
