@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -445,40 +444,3 @@ def test_an_answer_from_before_a_change_that_was_told_already_does_not_take_it_b
     monkeypatch.setattr(engine.requester, "_put", overtaken)
     sink = bob.channel(CHANNEL, TYPE).subscribe(Log())
     eventually(lambda: bool(late) and bob.ready(GUARD) and f"{CHANNEL}@lab" in sink.refused)
-
-
-def test_what_comes_in_force_while_a_policy_is_set_is_judged_by_it(make: Nodes) -> None:
-    """A wish that was judged by what held before, and is not in force yet when all that is are judged anew."""
-    lab = opened(make, "lab")
-    source = lab.channel(CHANNEL, TYPE).source("door")
-    engine: Any = lab._engine
-    granting, rejudgement = engine.installer.granting, engine.rejudgement
-    reached, looked, threads, grant, changes = Event(), Event(), [], granting.grant, rejudgement._changes
-
-    def look(*args: Any) -> Any:
-        found = changes(*args)
-        looked.set()
-        return found
-
-    def held(*args: Any) -> Any:
-        if not reached.is_set():
-            reached.set()
-            setting = Thread(target=lab.policies.set, args=(HIDES,))
-            threads.append(setting)
-            setting.start()
-            assert looked.wait(GUARD)
-        return grant(*args)
-
-    granting.grant, rejudgement._changes = held, look
-    log = Log()
-    bob = opened(make, "bob")
-    bob.channel(CHANNEL, TYPE).subscribe(log)
-    make.together()
-    make.ready()
-    assert reached.is_set()
-    [setting] = threads
-    setting.join(GUARD)
-    assert not setting.is_alive()
-    publish(source)
-    make.flush()
-    assert seen(log, 4) == [1, 4, 7, 10]
