@@ -265,13 +265,12 @@ class GroupLanes(Service):
         except BaseException:
             self._seats.pop(key, None)
             raise
-        if seat.over:  # it has left meanwhile
+        # What has changed since it was judged may not have found it.
+        why = "" if self._granting.is_current(grant) else self._rejudged(key, seat, tell=False)
+        if seat.over:  # it has left meanwhile, or may not be one any more
             seat.group.leave(seat.id)
             self._groups.tidy(seat.group)
-            raise Refused(f"group {request.group!r}: it has left")
-        # What has changed since it was judged may not have found it.
-        if not self._granting.is_current(grant) and (why := self._rejudged(key, seat, tell=False)):
-            raise Refused(why)
+            raise Refused(why or f"group {request.group!r}: it has left")
         seat.dispatch()
         if peer.link is None:
             self._links.connect(peer)

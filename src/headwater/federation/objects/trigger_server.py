@@ -85,8 +85,8 @@ class TriggerServer:
             if prepared is not None:
                 self._must_be_quick(prepared, own)
         outcome = run(self._objects, installing(made))
-        self._must_still_see(caller, made.name)
         said = outcome.results["installed"]
+        self._must_still_see(caller, said["name"])
         return self._is(said["name"], outcome, said["warnings"])
 
     def _must_be_quick(self, made: Installed, own: list[Installed]) -> None:

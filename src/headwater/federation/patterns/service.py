@@ -164,7 +164,8 @@ class PatternService(Service):
         assert self._context is not None
         with self._context.decisions.reading():
             begun = self._begin(caller, request, pattern)
-            while not begun.stays():  # a policy has changed since it was asked, and had not found it
+            # A policy may have changed since it was asked, and have found this too early, or just now.
+            while self._foreign.get(request.name) is not begun or not begun.stays():
                 self._end(request.name, "a policy has changed what its node may have", forget=True)
                 begun = self._begin(caller, request, pattern)
         self.ended.pop(request.name, None)
