@@ -255,6 +255,7 @@ class Bridge(Service, ABC):
                 self._sources[channel.name] = channel.source(f"bridge-{self.name}")
                 self.own_sources.add(f"bridge-{self.name}")
         self.connect(self._incoming)
+        before = self._policies_now()
         for outgoing in self._outgoing:
             mapping = outgoing.translation.mapping
             delivery = Reliable(durable=True, acknowledge="manual") if self.durable else Reliable()
@@ -268,6 +269,13 @@ class Bridge(Service, ABC):
 
         if self._node._policies is not None:
             self._node._policies.watch(self._rejudge)
+            if self._policies_now() != before:  # those that have changed meanwhile had not found it
+                self._rejudge(lambda channel: True, True)
+
+    def _policies_now(self) -> Any:
+        """Something else whenever policies are others."""
+        engine = self._node._engine
+        return None if engine is None else engine.context.decisions.stamp("")
 
     def _shown(self, outgoing: Outgoing) -> Interest | str | None:
         """What goes out: of what the mapping says, what policies show a device of the kind `bridge`, which is all that

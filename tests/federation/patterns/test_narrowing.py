@@ -243,7 +243,7 @@ def test_values_are_forgotten_when_their_window_has_passed(make: Nodes) -> None:
     clock.advance(1.2)
     eventually(lambda: building.narrowing._sure() > first + 1_100_000)
     building.see("east", "bob", 42)
-    eventually(lambda: building.idle and list(building.narrowing._open["open_1"]) == ["bob"])
+    eventually(lambda: list(building.narrowing._open["open_1"]) == ["bob"] and building.idle)
     building.see("west", "ann", 2)
     building.see("west", "bob", 3)
     assert building.results(2) == [("ann", 1), ("bob", 3)]

@@ -237,6 +237,11 @@ class GroupLanes(Service):
 
     def _admit(self, caller: Caller, request: JoinGroup) -> GroupJoined:
         """A seat for a member of another node, if it may have one; raises if not."""
+        with self._context.decisions.reading():
+            return self._seated(caller, request)
+
+    def _seated(self, caller: Caller, request: JoinGroup) -> GroupJoined:
+        """The same: it is judged, gets its seat, and is judged again if policies have changed between the two."""
         peer = caller.peer
         if sum(1 for id, _ in list(self._seats) if id == peer.id) >= MOST_LANES:
             raise Refused(f"group {request.group!r}: it has {MOST_LANES:,} members at this node, and no more")
@@ -273,10 +278,12 @@ class GroupLanes(Service):
         except BaseException:
             self._seats.pop(key, None)
             raise
-        if seat.over:  # it has left meanwhile
+        # What has changed since it was judged may not have found it.
+        why = "" if self._granting.is_current(grant) else self._rejudged(key, seat, tell=False)
+        if seat.over:  # it has left meanwhile, or may not be one any more
             seat.group.leave(seat.id)
             self._groups.tidy(seat.group)
-            raise Refused(f"group {request.group!r}: it has left")
+            raise Refused(why or f"group {request.group!r}: it has left")
         seat.dispatch()
         if peer.link is None:
             self._links.connect(peer)
@@ -410,17 +417,24 @@ class GroupLanes(Service):
     def rejudge(self, concerns: Callable[[str], bool], backlog: bool) -> None:
         """Policies have changed: whoever may have something else now than its group has is no member of it."""
         for key, (seat, _) in list(self._seats.items()):
-            group = seat.group
-            if group is None or seat.asked is None or not concerns(group.channel.name):
-                continue
-            try:
-                grant = self._granting.judge(seat.asked, group.channel)
-                now = Terms(grant.interest, group.terms.key, grant.zones, group.terms.durable)
-                why = grant.hidden or "; ".join(group.terms.differences(now))
-            except (HeadwaterError, Refused) as error:
-                why = str(error)
-            if why:
-                self._unseat(key, f"policies have changed: {why}", tell=True)
+            if seat.group is not None and concerns(seat.group.channel.name):
+                self._rejudged(key, seat, tell=True)
+
+    def _rejudged(self, key: tuple[str, int], seat: RemoteSeat, *, tell: bool) -> str:
+        """A member of another node that may have something else now than its group has is none any more: why."""
+        group = seat.group
+        if group is None or seat.asked is None:
+            return ""
+        try:
+            grant = self._granting.judge(seat.asked, group.channel)
+            now = Terms(grant.interest, group.terms.key, grant.zones, group.terms.durable)
+            why = grant.hidden or "; ".join(group.terms.differences(now))
+        except (HeadwaterError, Refused) as error:
+            why = str(error)
+        if why:
+            why = f"policies have changed: {why}"
+            self._unseat(key, why, tell=tell)
+        return why
 
     def report(self) -> Mapping[str, Any]:
         """Lanes in and out, what was refused, and posts of lanes that are none."""

@@ -68,13 +68,18 @@ class Rejudgement:
         with self._turn:
             changes = self._changes(concerns, user)
             self._count(changes, 1)
-            points = self._put_in_force(concerns, changes, backlog=backlog)
+            points = self._put_in_force(concerns, user, changes, backlog=backlog)
         for change in changes:
             self._tell(change)
         return points
 
-    def _changes(self, concerns: Callable[[str], bool], user: str | None) -> list[_Change]:
-        """What is granted otherwise now. Most of it is found out while sources go on."""
+    def _changes(
+        self,
+        concerns: Callable[[str], bool],
+        user: str | None,
+        wanted: Callable[[Crossing, int, Grant], bool] = lambda crossing, tag, grant: True,
+    ) -> list[_Change]:
+        """What is granted now, of these wishes. Most of it is found out while sources go on."""
         found = []
         for peer in self._peers.everyone():
             for crossing in list(peer.crossings.values()):
@@ -82,10 +87,33 @@ class Rejudgement:
                     continue
                 grants: dict[int, Grant] = {}
                 for tag, before in list(crossing.asked.items()):
-                    if user is None or before.asked.user == user:
+                    if (user is None or before.asked.user == user) and wanted(crossing, tag, before):
                         grants[tag] = self._regranted(before, crossing.channel)
                 found.append(_Change(peer, crossing, grants))
         return found
+
+    def _catch_up(self, concerns: Callable[[str], bool], user: str | None, changes: list[_Change]) -> None:
+        """Add wishes that came in force since the others were judged, and were judged by what held before: whoever
+        installs one looks whether that still holds, and it may change then. Both locks are held."""
+        by_crossing = {change.crossing: change for change in changes}
+        for now in self._changes(concerns, user, self._is_behind(by_crossing)):
+            known = by_crossing.get(now.crossing)
+            if known is not None:
+                known.grants.update(now.grants)
+            elif now.grants:
+                changes.append(now)
+                self._count([now], 1)
+
+    def _is_behind(self, known: dict[Crossing, _Change]) -> Callable[[Crossing, int, Grant], bool]:
+        """Says of a wish in force whether neither it nor one of `known` was judged by what holds now."""
+        is_current = self._installer.granting.is_current
+
+        def behind(crossing: Crossing, tag: int, grant: Grant) -> bool:
+            change = known.get(crossing)
+            judged = None if change is None else change.grants.get(tag)
+            return (judged is None or judged.asked is not grant.asked) and not is_current(grant)
+
+        return behind
 
     def _regranted(self, before: Grant, channel: Channel) -> Grant:
         assert before.asked is not None
@@ -95,11 +123,14 @@ class Rejudgement:
         except (Refused, HeadwaterError) as error:  # it cannot be said, or not any more: nothing goes
             return granting.nothing(before.asked, channel, str(error))
 
-    def _put_in_force(self, concerns: Callable[[str], bool], changes: list[_Change], *, backlog: bool) -> Points:
+    def _put_in_force(
+        self, concerns: Callable[[str], bool], user: str | None, changes: list[_Change], *, backlog: bool
+    ) -> Points:
         """Exchange entries, all at one point of each source; what waits is judged there."""
         installer, wiring = self._installer, self._context.wiring
         points: Points = {}
         with installer.changing(), wiring.lock, ExitStack() as building:
+            self._catch_up(concerns, user, changes)
             if backlog:
                 installer.part_groups(concerns)
             there = [each for each in changes if each.peer.crossings.get(each.crossing.channel.name) is each.crossing]

@@ -69,7 +69,10 @@ class TriggerServer:
         return msgspec.structs.replace(sent, name=f"{group}.{sent.name}", group=group, priority=0)
 
     def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
-        made = self._asked(caller, request.trigger)
+        with self._context.decisions.reading():
+            return self._installed(caller, self._asked(caller, request.trigger))
+
+    def _installed(self, caller: Caller, made: Trigger) -> TriggerIs:
         group = made.group
         self._callers[group] = caller
         own = [each for each in self._objects.engine.triggers.registry if each.trigger.group == group]
@@ -83,6 +86,7 @@ class TriggerServer:
                 self._must_be_quick(prepared, own)
         outcome = run(self._objects, installing(made))
         said = outcome.results["installed"]
+        self._must_still_see(caller, said["name"])
         return self._is(said["name"], outcome, said["warnings"])
 
     def _must_be_quick(self, made: Installed, own: list[Installed]) -> None:
@@ -148,13 +152,27 @@ class TriggerServer:
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)
         self._budgets.check(caller.peer.id)
-        if request.enabled and (
-            hidden := self._hidden(caller, self._objects.engine.triggers.found(request.name).trigger)
-        ):
-            raise ObjectError("\n".join([f"trigger {request.name!r}:", *(f"  - {each}" for each in hidden)]))
-        params = None if request.params is None else unpack_params(request.params)
-        outcome = run(self._objects, changing(request.name, params=params, enabled=request.enabled))
+        with self._context.decisions.reading():
+            if request.enabled:
+                self._must_see(caller, request.name)
+            params = None if request.params is None else unpack_params(request.params)
+            outcome = run(self._objects, changing(request.name, params=params, enabled=request.enabled))
+            if request.enabled:
+                self._must_still_see(caller, request.name)
         return self._is(request.name, outcome, [])
+
+    def _must_see(self, caller: Caller, name: str) -> None:
+        """ObjectError if a trigger that is installed sees what who asks may not."""
+        if hidden := self._hidden(caller, self._objects.engine.triggers.found(name).trigger):
+            raise ObjectError("\n".join([f"trigger {name!r}:", *(f"  - {each}" for each in hidden)]))
+
+    def _must_still_see(self, caller: Caller, name: str) -> None:
+        """The same of one that is enabled by now: a policy that has changed before may not have found it."""
+        try:
+            self._must_see(caller, name)
+        except ObjectError:
+            run(self._objects, changing(name, enabled=False))
+            raise
 
     def remove(self, caller: Caller, request: RemoveTrigger) -> Accepted:
         self._must_be_own(_group(caller), request.name)

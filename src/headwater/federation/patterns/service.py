@@ -83,6 +83,13 @@ class Foreign:
     limits: Any = None  # and by which it was made
     channels: tuple[str, ...] = ()
 
+    def stays(self) -> bool:
+        """Whether policies still say of it what they said when it was made."""
+        try:
+            return bool(self.judged() == self.limits)
+        except (_Refused, HeadwaterError):
+            return False
+
 
 class PatternService(Service):
     """Of one node. Requests come one at a time for each node that asks, in threads of the network."""
@@ -154,25 +161,33 @@ class PatternService(Service):
                 running.away = None
                 return PatternRuns(running.since, True)
             self._end(request.name, "another one was asked for", forget=True)
+        assert self._context is not None
+        with self._context.decisions.reading():
+            begun = self._begin(caller, request, pattern)
+            # A policy may have changed since it was asked, and have found this too early, or just now.
+            while self._foreign.get(request.name) is not begun or not begun.stays():
+                self._end(request.name, "a policy has changed what its node may have", forget=True)
+                begun = self._begin(caller, request, pattern)
+        self.ended.pop(request.name, None)
+        keeping = getattr(begun.made, "_keeping", None)
+        resumed = keeping is not None and keeping.resumed
+        return PatternRuns(begun.since, resumed, [text[:1000] for text in begun.made.warnings[:100]])
+
+    def _begin(self, caller: Caller, request: RunPattern, pattern: Pattern) -> Foreign:
+        """As policies are now; from here on those that change find it."""
         narrowed = self._permitted(caller, pattern, request.to)
-        made = self._make(request, pattern, narrowed)
-        since = self._node._stamp() // 1000
-        lease = min(request.lease, settings.lease)
-        self._foreign[request.name] = Foreign(
+        begun = self._foreign[request.name] = Foreign(
             caller.peer.id,
-            made,
+            self._make(request, pattern, narrowed),
             pattern.fingerprint,
             request.params,
-            since,
-            lease,
+            self._node._stamp() // 1000,
+            min(request.lease, self._node.config.patterns.lease),
             judged=lambda: _limits(self._permitted(caller, pattern, request.to)),
             limits=_limits(narrowed),
             channels=tuple(pattern.channels),
         )
-        self.ended.pop(request.name, None)
-        keeping = getattr(made, "_keeping", None)
-        resumed = keeping is not None and keeping.resumed
-        return PatternRuns(since, resumed, [text[:1000] for text in made.warnings[:100]])
+        return begun
 
     def _read(self, request: RunPattern) -> Pattern:
         """What was sent, checked, with the limits of this node's owner."""
@@ -273,11 +288,7 @@ class PatternService(Service):
         for name, each in list(self._foreign.items()):
             if not any(map(concerns, each.channels)):
                 continue
-            try:
-                stays = each.judged() == each.limits
-            except (_Refused, HeadwaterError):
-                stays = False
-            if not stays:
+            if not each.stays():
                 log.warning("node %s: pattern %r of %s ends: a policy has changed", self._node.name, name, each.owner)
                 self._end(name, "a policy has changed what its node may have", forget=True)
 
