@@ -14,6 +14,7 @@ from headwater import BestEffort, Event, Log, Node, Queue, Reliable, i64
 from headwater.errors import FederationError, SubscriptionError
 from headwater.federation.address_map import HashedGroups
 from headwater.network import Network
+from tests.effort import rounds
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 
@@ -305,6 +306,38 @@ def test_if_nobody_takes_it_up_it_goes_on_with_what_waited(tmp_path: Path) -> No
         phone.resume(sink.move(), after, timeout=GUARD)  # and it may leave again
         publish(source, 210, 220)
         after.wait(10)
+
+
+def test_many_of_one_name_come_to_a_node_at_once(tmp_path: Path) -> None:
+    """One of them keeps it, and the others get names of their own."""
+    with nodes() as make:
+        lab, desk, phone = three(make, tmp_path, "reliable")
+        hall = place(make, "hall")
+        source = lab.channel(CHANNEL, Count).source("s")
+        sinks = [node.channel(CHANNEL, Count).subscribe(Seen(), name="mail") for node in (lab, desk, hall)]
+        make.together()
+        make.ready()
+        publish(source, 0, 10)
+        for _ in range(rounds(3, 20)):
+            tokens, back, problems = [each.move() for each in sinks], list[Any](), list[Exception]()
+            start = threading.Barrier(len(tokens))
+
+            def resume(token: str, start: Any = start, back: Any = back, problems: Any = problems) -> None:
+                start.wait()
+                try:
+                    back.append(phone.resume(token, Seen(), timeout=GUARD))
+                except Exception as error:
+                    problems.append(error)
+
+            threads = [threading.Thread(target=resume, args=(token,)) for token in tokens]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+            assert not problems
+            assert len({each.name for each in back}) == len(sinks)
+            homes = zip(back, (lab, desk, hall), strict=True)
+            sinks = [node.resume(each.move(), Seen(), timeout=GUARD) for each, node in homes]
 
 
 def test_the_old_place_is_fenced_and_its_name_is_free(tmp_path: Path) -> None:

@@ -90,8 +90,6 @@ class Arrival:
             return self._resume_durable(register, sink, move, name, taken, (asked, made_options), end)
         if taken is not None:
             raise FederationError(f"resume: {sink!r}: the token was used here before, by {taken!r}")
-        if name is None and sink not in self._node.subscriptions:
-            name = sink
         return self._resume(register, sink, move, name, (asked, made_options), end, {}, {})
 
     def _resume_durable(
@@ -145,7 +143,7 @@ class Arrival:
         handed: dict[str, int],
     ) -> Subscription[Any]:
         """It is subscribed before it is claimed, so that sources are asked meanwhile: if it is not to be had, that is
-        taken back."""
+        taken back. Without a name it has the one that it had, or, where that is in use, one of its own."""
         local = move.node == self._context.id
         if local and name != sink and name in self._node.subscriptions:  # before it is claimed for nothing
             raise SubscriptionError(
@@ -153,7 +151,10 @@ class Arrival:
             )
         claimed = self._at_home(sink, move) if local else None  # the name is free then
         given = move, positions, handed, self._whereabouts
-        made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, *given)
+        with self._context.wiring.lock:  # nobody takes its name in between; if somebody has, it gets another
+            if name is None and sink not in self._node.subscriptions:
+                name = sink
+            made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, *given)
         want = partial(self._want_all, made)
         try:
             if claimed is None:
