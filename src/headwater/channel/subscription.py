@@ -225,8 +225,7 @@ class Subscription(Pulling[E_co]):
         source, entry = letter.source, attachment.entry
         if not source.rereads or not source.local:
             return source.rereads
-        alone = entry.interest is None or not entry.interest.stateful or len(list(entry.members)) == 1
-        return attachment.channel is source.channel and alone
+        return entry.interest is None or not entry.interest.stateful or len(list(entry.members)) == 1
 
     def _left_for_later(self, attachment: Attachment, letter: Letter | Chunk, n: int) -> bool:
         """Whether events are not taken, since it is paused and its queue is full, or it is on its way: they are read

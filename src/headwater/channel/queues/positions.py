@@ -313,12 +313,13 @@ class Progress:
         it has no other past."""
         return _key(channel, source) in self._kept
 
-    def missed_after(self, source: Source) -> int | None:
+    def missed_after(self, channel: Any, source: Source) -> int | None:
         """The event after which it is to have those of a source of this process that were published before it was
         subscribed; None if it is to have none."""
-        key = getattr(source, "kept_key", None)
-        if key is None:
+        if getattr(source, "kept_key", None) is None:
             return self._moved.get(_log_key(source) or "") if self._moved else None
+        key = _key(channel, source)
+        assert key is not None
         return self._done.get(key, 0 if key in self._doubt else None)
 
     def counts_since(self, source: Source) -> int | None:
