@@ -191,7 +191,7 @@ class Progress:
         self._doubt = keeper.handed()  # up to here the process before this one had handed events over
         # Where something was handed over and nothing done, it goes on from the beginning.
         self._done = {**dict.fromkeys(self._doubt, 0), **keeper.positions()}
-        self._kept = _logged(self._done)  # sources with which it was before it was made
+        self._kept = frozenset(self._done)  # sources with which it was before it was made
         self._begun: set[str] = set()  # sources of which this process has handed over an event after that
         self._beginnings: Points = {}  # that are not written yet
         self._fresh: set[str] = set()  # sources of other nodes with which it began here, and of which none has come
@@ -311,6 +311,11 @@ class Progress:
     def was_with(self, channel: Any, source: Source) -> bool:
         """Whether it has had events of a logged source before, or was to: all that it missed comes from the log, and so
         it has no other past."""
+        key = _key(channel, source)
+        return key is not None and key.startswith(LOGGED) and key in self._kept
+
+    def may_be_owed(self, channel: Any, source: Source) -> bool:
+        """Whether it has had events of a source before, or was to, so that what was published since may wait for it."""
         return _key(channel, source) in self._kept
 
     def missed_after(self, channel: Any, source: Source) -> int | None:
