@@ -211,7 +211,6 @@ class RemoteSource(AcknowledgedSource):
         with self.lock:
             if point is not None and self.reached is not None:
                 self._point = point
-                self.reached.holds(self.peer.asked.get(self.channel.name), point)
             anew, goes_on = again > self._answered, 0 < again == self._answered
             self._answered = max(again, self._answered)
             after = self._asked.get(again, {})
@@ -236,6 +235,10 @@ class RemoteSource(AcknowledgedSource):
                     if covered and gap is not None:
                         after = {**after, stream: min(gap, after.get(stream, gap))}
                 attachment.meet(self, self.live, self._reached_by(attachment), anew=covered)
+            if (
+                point is not None and self.reached is not None
+            ):  # sinks were held against what has come, not against this
+                self.reached.holds(self.peer.asked.get(self.channel.name), point)
             if after and self.reached is not None:
                 self.reached.begin_again(after)
         self._note_beginnings()
