@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Event, Log, Network, Node, Rate, Reliable, i64
+from headwater import Config, Event, Interest, Log, Network, Node, Rate, Reliable, i64
 from headwater.dispatch import Pool
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
@@ -17,10 +17,19 @@ from tests.federation.nodes import Log as Seen
 CHANNEL, DERIVED = "test.count", "test.count.even"
 DURABLE = Reliable(durable=True)
 BEFORE, MISSED, AFTER = 10, 2000, 100
+ALL_BY_STATE = "{ static int seen = 0; seen = seen + 1; return seen > 0; }"
 
 
 class Count(Event, name="test.Count"):
     n: i64
+
+
+class Double(Event, name="test.Double"):
+    n: i64
+    twice: i64
+
+
+DOUBLED = Interest("{ output.n = input.n; output.twice = 2 * input.n; return 1; }", Count, output=Double)
 
 
 def lab_with_a_past(make: Nodes, path: Path) -> tuple[Node, Any]:
@@ -161,6 +170,79 @@ def test_without_a_log_what_is_kept_for_it_is_for_nobody_else_either(tmp_path: P
         assert kept.field("n") == list(range(BEFORE, MISSED + AFTER))
         new.wait(AFTER)
         assert new.field("n") == list(range(MISSED, MISSED + AFTER))
+
+
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("history", [5, 50, "all"])
+@pytest.mark.parametrize("where", [None, "n % 2 == 0", ALL_BY_STATE, DOUBLED])
+def test_without_a_log_what_is_kept_for_one_that_wants_history_comes_too(
+    where: Any, history: Any, batches: bool, tmp_path: Path
+) -> None:
+    """It goes on where it was, with all that waited for it, though the source remembers less; another source, of which
+    it knows nothing yet, it begins with its past."""
+    with nodes() as make:
+        lab = make("lab", listen="tcp/127.0.0.1:0", config=Config(history=20))
+        source = lab.channel(CHANNEL, Count).source("s")
+        node, seen = desk(make, lab, tmp_path), Seen()
+
+        def come() -> None:
+            node.channel(CHANNEL, Count).subscribe(seen, where, name="kept", delivery=DURABLE, history=history)
+            see(node, lab)
+            assert node.ready(GUARD)
+
+        def publish(source: Any, first: int, last: int) -> None:
+            if batches:
+                source.publish_many([Count(n) for n in range(first, last)])
+            else:
+                for n in range(first, last):
+                    source.publish(Count(n))
+
+        step = 2 if where == "n % 2 == 0" else 1
+        come()
+        publish(source, 0, 10)
+        seen.wait(10 // step)
+        node.close()
+        eventually(lambda: "desk" not in lab.peers, "desk is gone")
+        publish(other := lab.channel(CHANNEL).source("t"), -10, 0)
+        publish(source, 10, 100)
+        node = desk(make, lab, tmp_path)
+        come()
+        publish(source, 100, 110)
+        publish(other, -1000, -999)
+        eventually(lambda: {-1000, 110 - step} <= set(seen.field("n")), f"the last came: {seen.field('n')}")
+        found = seen.field("n")
+        assert [n for n in found if n >= 0] == list(range(0, 110, step))
+        past = [] if history == 5 else range(-10, 0, step)  # the last of all the channel's sources together
+        assert [n for n in found if n < 0] == [*past, -1000]
+
+
+def test_without_a_log_one_that_comes_after_the_lease_begins_with_its_history(tmp_path: Path) -> None:
+    """What was kept for it was given up by then."""
+    with nodes() as make:
+        network = Network(listen="tcp/127.0.0.1:0", keep=0.2)
+        lab = make("lab", network=network, config=Config(history=20))
+        source = lab.channel(CHANNEL, Count).source("s")
+        node, seen = desk(make, lab, tmp_path), Seen()
+
+        def come() -> None:
+            node.channel(CHANNEL, Count).subscribe(seen, name="kept", delivery=DURABLE, history=5)
+            see(node, lab)
+            assert node.ready(GUARD)
+
+        come()
+        for n in range(10):
+            source.publish(Count(n))
+        seen.wait(10)
+        node.close()
+        for n in range(10, 100):
+            source.publish(Count(n))
+        eventually(lambda: not lab._engine.everyone(), "it is forgotten")  # type: ignore[union-attr]
+        node = desk(make, lab, tmp_path)
+        come()
+        for n in range(100, 110):
+            source.publish(Count(n))
+        seen.wait(25)
+        assert seen.field("n") == [*range(10), *range(95, 110)]
 
 
 def test_of_a_source_that_was_made_later_sinks_are_owed_what_follows_their_coming(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from headwater.channel.options.subscribe import Options, check_label, check_prio
 from headwater.channel.queues.forms import BytesForm, BytesIntake, Form, Intake
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
-from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.attachment import Attachment, attachments_of
 from headwater.channel.routing.route import Rated, Ready
 from headwater.channel.routing.wiring import Wiring
 from headwater.channel.source import Source
@@ -95,7 +95,7 @@ def advertise(
             source.kept_key, source.rereads = source.home or key_of(node.name, log.id, name), node.state is not None
         node._wiring.advertise(source)
         source.again = source.seq if log is not None else 0
-        durable = [] if log is None else _durable(channel)
+        durable = [] if log is None else _durable(source)
     if durable:
         _catch_up(source, durable, ready)
     if period is not None:
@@ -122,10 +122,9 @@ def check_run(
     return allowed, period, told
 
 
-def _durable(channel: Channel) -> list[Attachment]:
-    """The durable sinks of a channel that are there; the wiring's lock is held."""
-    members = [member for entry in channel.entries.values() for member in entry.members]
-    return [each for each in members if isinstance(each, Attachment) and each.subscription._progress is not None]
+def _durable(source: Source) -> list[Attachment]:
+    """The durable sinks of a source that are there; the wiring's lock is held."""
+    return [each for each in attachments_of(source) if each.subscription._progress is not None]
 
 
 def _catch_up(source: Source, durable: list[Attachment], ready: Ready | None) -> None:

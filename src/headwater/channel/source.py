@@ -19,7 +19,7 @@ from headwater.channel.options.delivery import check_zones
 from headwater.channel.queues.forms import BytesIntake, Intake
 from headwater.channel.queues.mailbox import dispatch_all, hand_over
 from headwater.channel.reports.tally import Fates, Tally
-from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.attachment import attachments_of
 from headwater.channel.routing.fast_path import SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
@@ -199,9 +199,7 @@ class Source(SourceSlots, Generic[E_contra]):
         """Sinks that were paused, and could not keep what came, want it now: it is in the log."""
         if self.closed or not self.rereads:
             return
-        members = [member for entry in list(self.channel.entries.values()) for member in list(entry.members)]
-        sinks = [member for member in members if isinstance(member, Attachment)]
-        behind = [(each, past) for each in sinks if (past := each.missing(self)) is not None]
+        behind = [(each, past) for each in attachments_of(self) if (past := each.missing(self)) is not None]
         if not behind:
             return
         ready: Ready = []

@@ -109,6 +109,7 @@ class Subscription(Pulling[E_co]):
         self._past_seen: dict[str, int] = {}
         self._begun: set[str] = set()  # other nodes, with the channel, that have sent it what they had of the past
         self._early: dict[str, list[tuple[Attachment, Letter | Chunk, int]]] = {}
+        self._held_past: dict[str, list[tuple[Attachment, Letter]]] = {}  # of sources that may keep more for it
         self._beginning = threading.Lock()
         self._starters: Ready = []  # to be told of events of the past, when no lock is held any more
         self._handling: Letter | Chunk | None = None  # what its handler has just now, except on the fast path
@@ -225,8 +226,7 @@ class Subscription(Pulling[E_co]):
         source, entry = letter.source, attachment.entry
         if not source.rereads or not source.local:
             return source.rereads
-        alone = entry.interest is None or not entry.interest.stateful or len(list(entry.members)) == 1
-        return attachment.channel is source.channel and alone
+        return entry.interest is None or not entry.interest.stateful or len(list(entry.members)) == 1
 
     def _left_for_later(self, attachment: Attachment, letter: Letter | Chunk, n: int) -> bool:
         """Whether events are not taken, since it is paused and its queue is full, or it is on its way: they are read
@@ -302,6 +302,10 @@ class Subscription(Pulling[E_co]):
         source = letter.source.id
         if place not in self._begun and letter.seq > self._past_seen.get(source, 0):
             self._past_seen[source] = letter.seq
+            if self._progress is not None and self._progress.may_be_owed(attachment.channel, letter.source):
+                with self._beginning:
+                    self._held_past.setdefault(place, []).append((attachment, letter))
+                return
             attachment.begin_with(letter)
             self._accept(attachment, letter, ready)
 
@@ -329,7 +333,9 @@ class Subscription(Pulling[E_co]):
         """The past of that node and channel is here: go on with what has come since. Called without any lock."""
         ready: Ready = []
         with self._beginning:
-            for attachment, letter, _ in self._early.pop(place, ()):
+            early = self._early.pop(place, [])
+            self._begin_before(early, self._held_past.pop(place, []), ready)
+            for attachment, letter, _ in early:
                 seen = self._past_seen.get(letter.source.id, 0)
                 if isinstance(letter, Chunk):
                     old = int(letter.seqs.searchsorted(seen, "right"))
@@ -342,6 +348,21 @@ class Subscription(Pulling[E_co]):
                     attachment.repeats(letter, 1)
             self._begun.add(place)
         dispatch_all(ready)
+
+    def _begin_before(
+        self, early: list[tuple[Attachment, Letter | Chunk, int]], past: list[tuple[Attachment, Letter]], ready: Ready
+    ) -> None:
+        """Of sources that may have kept something for it, what they have kept comes, and of their past only what is
+        before that: it would come after."""
+        first: dict[tuple[Attachment, str], int] = {}
+        for attachment, letter, _ in early:
+            seq = int(letter.seqs[0]) if isinstance(letter, Chunk) else letter.seq
+            first.setdefault((attachment, letter.source.id), seq)
+        for attachment, letter in past:
+            self._past_seen.pop(letter.source.id, None)
+            if letter.seq < first.get((attachment, letter.source.id), letter.seq + 1):
+                attachment.begin_with(letter)
+                self._accept(attachment, letter, ready)
 
     def _release(self) -> None:
         """Where the order is that of time: sources have promised more, or are gone. Called without any lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,3 +245,43 @@ def test_a_source_that_is_closed_while_its_sink_is_away_and_publishes_nothing_mo
         source = lab.channel(CHANNEL, Count).source("s")
         eventually(lambda: len(seen) >= had + lives * 10, f"it has all: {seen}")
         assert seen == list(range(had + lives * 10))
+
+
+def test_those_that_ask_in_the_moment_in_which_their_source_is_made_again_have_all(tmp_path: Path) -> None:
+    """They do not know of it yet, so they do not say how far they are. Its earlier life has kept some for them, and the
+    next one begins after that, and says so first."""
+    with nodes() as make:
+        lab = place(make, "lab", tmp_path)
+        channel = lab.channel(CHANNEL, Count)
+        source = channel.source("s")
+        desk, seen, last = place(make, "desk", tmp_path), list[int](), list[int]()
+        sink(desk, "kept", seen, "n % 2 == 0")
+        sink(desk, "last", last)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        desk.close(drain=False, timeout=0.0)
+        publish(source, 0, 10)
+        desk = place(make, "desk", tmp_path)
+        sink(desk, "kept", seen, "n % 2 == 0")
+        peer = next(each for each in lab._engine.everyone() if each.name == "desk")  # type: ignore[union-attr]
+        eventually(lambda: peer.crossings[CHANNEL].deferred is not None, "it has asked")
+        source.close()
+        assert desk.until(lambda: not desk.remote_sources(CHANNEL), GUARD)
+        positions = desk._engine.positions  # type: ignore[union-attr]
+        said = positions.said
+
+        def says(*given: Any) -> Any:
+            found = said(*given)
+            if not channel.sources:
+                publish(channel.source("s"), 10, 20)
+            return found
+
+        positions.said = says  # type: ignore[method-assign]
+        sink(desk, "last", last)
+        eventually(lambda: bool(channel.sources), "it has asked")
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(channel.sources["s"], 20, 30)
+        eventually(lambda: 28 in seen and 29 in last, f"the last came: {seen}, {last}")
+        assert seen == list(range(0, 30, 2))
+        assert last == list(range(30))

@@ -263,9 +263,7 @@ class Walk:
                 return source.it is None and self.nodes[source.at] is not None
             case "resume_source":
                 # The old place is asked, and has to have the source.
-                # A sink of a derived channel does not have what it has missed of sources of its own node.
-                derived = source.channel == "test.one" and to == self.sinks["derived"].at
-                return source.token is not None and source.it is not None and self.nodes[to] is not None and not derived
+                return source.token is not None and source.it is not None and self.nodes[to] is not None
         return source.it is not None
 
     def _sink_can(self, what: str, sink: Sink, to: str = "") -> bool:

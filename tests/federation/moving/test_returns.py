@@ -17,7 +17,7 @@ from headwater.federation.network import Budget, Network
 from tests.federation.moving.test_sources import place
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
-CHANNEL, DERIVED = "test.count", "test.derived"
+CHANNEL, DERIVED, TWICE = "test.count", "test.derived", "test.derived.twice"
 DURABLE = Reliable(durable=True)
 ALWAYS = "{ static int seen = 0; seen = seen + 1; return seen > 0; }"
 DOUBLE = "{ output.n = input.n; output.twice = 2 * input.n; return input.n >= 0; }"
@@ -34,9 +34,9 @@ class Double(Event, name="test.Double"):
     twice: i64
 
 
-def _derived(node: Node, where: Any) -> Any:
-    known = next((each for each in node.channels() if each.name == DERIVED), None)
-    return node.channel(CHANNEL, Count).derive(DERIVED, where) if known is None else known
+def _derived(node: Node, where: Any, *, of: str = CHANNEL, name: str = DERIVED) -> Any:
+    known = next((each for each in node.channels() if each.name == name), None)
+    return node.channel(of, Count).derive(name, where) if known is None else known
 
 
 def _subscribe(node: Node, kind: str, name: str, seen: list[int], path: Path) -> Any:
@@ -53,9 +53,19 @@ def _subscribe(node: Node, kind: str, name: str, seen: list[int], path: Path) ->
             channel = _derived(node, "n >= 0")
         case "derived with output":
             channel = _derived(node, Interest(DOUBLE, Count, output=Double))
+        case "derived twice":
+            _derived(node, "n >= 0")
+            channel = _derived(node, Interest(DOUBLE, Count, output=Double), of=DERIVED, name=TWICE)
+        case "derived with state":
+            channel = _derived(node, ALWAYS)
         case "pattern":
             return node.subscribe("test.**", take, name=name, delivery=DURABLE)
-    where = {"stateful": ALWAYS, "output": Interest(DOUBLE, Count, output=Double), "filter": "n >= 0"}.get(kind)
+    where = {
+        "stateful": ALWAYS,
+        "output": Interest(DOUBLE, Count, output=Double),
+        "filter": "n >= 0",
+        "derived twice": "twice >= 0",
+    }.get(kind)
     more: dict[str, Any] = {"history": {"history": 5}, "by time": {"order": "timestamp"}, "rate": {"rate": 1e6}}
     delivery = DURABLE
     if kind == "manual":
@@ -174,6 +184,39 @@ def comes_here(scene: Scene) -> None:
     scene.publish()
 
 
+def follows(scene: Scene) -> None:
+    """Its node is started again, and the source moves there when the sinks are back, and may not have all yet."""
+    scene.publish(late=True)
+    scene.close(scene.desk)
+    scene.publish()
+    scene.desk = scene.at("desk")
+    scene.first_comes()
+    scene.late_comes()
+    scene.source = scene.desk.resume_source(scene.source.move(), timeout=GUARD)
+
+
+def here(scene: Scene) -> None:
+    """The source comes to the sinks' own node, and that is started again, and once more."""
+    cancelled(scene)
+    scene.source = scene.desk.resume_source(scene.source.move())
+    scene.publish()
+    scene.late_comes()
+    scene.publish(late=True)
+    for _ in range(2):
+        scene.close(scene.desk)
+        scene.desk = scene.at("desk")
+        scene.source = scene.desk.channel(CHANNEL, Count).source("s")
+        scene.first_comes()
+        scene.publish()
+    scene.late_comes()
+    scene.publish(late=True)
+    scene.close(scene.desk)
+    scene.desk = scene.at("desk")
+    scene.first_comes()
+    scene.late_comes()
+    scene.source = scene.desk.channel(CHANNEL, Count).source("s")
+
+
 def made_again(scene: Scene) -> None:
     """The source ends, and begins again."""
     cancelled(scene)
@@ -234,15 +277,12 @@ def before_the_first(scene: Scene) -> None:
     scene.first_comes()
 
 
-KINDS = ("filter", "derived", "derived with output", "pattern", "stateful", "output", "history", "manual", "by time",
-         "rate", "within")  # fmt: skip
-WAYS = (restarted, cancelled, before_anything, moved, here_and_away, comes_here, made_again, both_restarted,
-        while_away, paused, before_the_first)  # fmt: skip
-BACK = (comes_here, both_restarted, while_away, paused, before_the_first)  # of these, ways in which it is back already
-
-
-# A sink of a derived channel reads nothing of sources of its own node again (docs/moving.md).
-CASES = [(kind, way) for kind in KINDS for way in WAYS if way is not comes_here or not kind.startswith("derived")]
+KINDS = ("filter", "derived", "derived with output", "derived twice", "derived with state", "pattern", "stateful",
+         "output", "history", "manual", "by time", "rate", "within")  # fmt: skip
+WAYS = (restarted, cancelled, before_anything, moved, here_and_away, comes_here, follows, here, made_again,
+        both_restarted, while_away, paused, before_the_first)  # fmt: skip
+BACK = (comes_here, follows, here, both_restarted, while_away, paused, before_the_first)  # in these it is back already
+CASES = [(kind, way) for kind in KINDS for way in WAYS]
 
 
 @pytest.mark.parametrize(("kind", "way"), CASES, ids=[f"{kind}-{way.__name__}" for kind, way in CASES])

@@ -20,6 +20,7 @@ from tests.federation.nodes import Log as Seen
 CHANNEL = "test.count"
 DURABLE = Reliable(durable=True)
 LISTEN = "tcp/127.0.0.1:0"
+ALWAYS = "{ static int seen = 0; seen = seen + 1; return seen > 0; }"
 EVERY_FIFTH = "{ static int seen = 0; seen = seen + 1; return seen % 5 == 0; }"
 __all__ = ["authority"]
 
@@ -88,21 +89,28 @@ def begun(make: Nodes, path: Path, **more: Any) -> tuple[Node, Node, Node, Any]:
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_sinks_everywhere_see_one_sequence(logged: bool, tmp_path: Path) -> None:
-    """Sinks at the node that it leaves, at the one that it comes to, and at another one; durable, plain, with a filter;
-    it goes to and fro while it publishes. In the logs each event is once."""
+    """Sinks at the node that it leaves, at the one that it comes to, and at another one; durable, plain, with a filter,
+    of derived channels; it goes to and fro while it publishes. In the logs each event is once."""
     seen: dict[str, Seen] = {}
     with nodes() as make:
         lab, mill, desk, source = begun(make, tmp_path, log=logged)
 
         def sink(name: str, node: Node, where: Any = None, **options: Any) -> None:
             seen[name] = Seen()
-            node.channel(CHANNEL, Count).subscribe(seen[name], where, name=name, **options)
+            channel = node.channel(CHANNEL, Count)
+            if "derived" in name:
+                channel = channel.derive(f"{CHANNEL}.{name}", where)
+                where = None
+            channel.subscribe(seen[name], where, name=name, **options)
 
         for name, node in (("lab", lab), ("mill", mill), ("desk", desk)):
             sink(name, node)
             sink(f"{name}-third", node, "n % 3 == 0")
+            sink(f"{name}-derived-third", node, "n % 3 == 0")
+            sink(f"{name}-derived-with-state", node, ALWAYS)
             if logged:
                 sink(f"{name}-durable", node, delivery=DURABLE)
+                sink(f"{name}-derived-durable", node, "n >= 0", delivery=DURABLE)
         for node in (mill, desk):
             see(node, lab)
             assert node.ready(GUARD)

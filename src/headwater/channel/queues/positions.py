@@ -233,7 +233,7 @@ class Progress:
         self._handed_before = keeper.handed()  # up to here events were handed over before this process, or elsewhere
         # Where something was handed over and nothing done, it goes on from the beginning.
         self._done = {**dict.fromkeys(self._handed_before, 0), **keeper.positions()}
-        self._kept = _logged(self._done)  # sources with which it was before it was made
+        self._kept = frozenset(self._done)  # sources with which it was before it was made
         # Sources of which the first event after that may have been handed over by a process that was killed; where
         # nothing is written (None), any but those of which this one has handed over an event since.
         cut_off = keeper.cut_off()
@@ -271,7 +271,7 @@ class Progress:
             self._since = dict(since)
             self._done, self._fresh = dict(positions), set()
             self._handed_before, self._noted = dict(handed), dict(handed)
-            self._kept = _logged(self._done)
+            self._kept = frozenset(self._done)
             if exact:
                 self._unsure = unsure
                 self._moved = dict(positions)
@@ -365,14 +365,20 @@ class Progress:
     def was_with(self, channel: Any, source: Source) -> bool:
         """Whether it has had events of a logged source before, or was to: all that it missed comes from the log, and so
         it has no other past."""
+        key = _key(channel, source)
+        return key is not None and key.startswith(LOGGED) and key in self._kept
+
+    def may_be_owed(self, channel: Any, source: Source) -> bool:
+        """Whether it has had events of a source before, or was to, so that what was published since may wait for it."""
         return _key(channel, source) in self._kept
 
-    def missed_after(self, source: Source) -> int | None:
+    def missed_after(self, channel: Any, source: Source) -> int | None:
         """The event after which it is to have those of a source of this process that were published before it was
         subscribed; None if it is to have none."""
-        key = getattr(source, "kept_key", None)
-        if key is None:
+        if getattr(source, "kept_key", None) is None:
             return self._moved.get(_log_key(source) or "") if self._moved else None
+        key = _key(channel, source)
+        assert key is not None
         return self._done.get(key, 0 if key in self._handed_before else None)
 
     def counts_since(self, source: Source) -> int | None:

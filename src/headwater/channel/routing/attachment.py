@@ -70,13 +70,21 @@ class Attachment:
         self._gone = (Judged(), 0)  # of line-ups that are no more
         self.mailbox = subscription._mailbox
         wanted = subscription._options.history
-        begins = bool(wanted or self._has_missed()) and channel.backlog.remembers and self.epoch == 1
+        begins = bool((wanted and channel.backlog.remembers) or self._has_missed()) and self.epoch == 1
         self.past = Recollection(channel, entry, wanted, self._missed_after, self._counts_since) if begins else None
 
     def _missed_after(self, source: RoutedSource) -> int | None:
         """Of a source of this process that was there before it: the event after which a durable sink is to have all."""
         progress = self.subscription._progress
-        return None if progress is None else progress.missed_after(source)
+        if progress is None or not source.channel.backlog.remembers or not self._keeps_track_of(source):
+            return None
+        return progress.missed_after(self.channel, source)
+
+    def _keeps_track_of(self, source: RoutedSource) -> bool:
+        """Whether a durable sink keeps, by this attachment, how far it is with a source. A pattern does so for all its
+        channels at once, and so not for those that are derived."""
+        progress = self.subscription._progress
+        return progress is not None and (self.channel is source.channel or progress.leaves_to_log)
 
     def _counts_since(self, source: RoutedSource) -> int | None:
         """From where on the state of its interest counts, of a source of this process and a sink that came here with
@@ -174,7 +182,13 @@ class Attachment:
             self.past = None
         if self.subscription._progress is not None:
             for flow in own_flows(self.channel):
-                self.subscription._progress.begins(self.channel, flow.source)
+                self._begins(flow.source)
+
+    def _begins(self, source: RoutedSource) -> None:
+        """Of a source of this process a durable sink has what comes from now on; the source stands still."""
+        progress = self.subscription._progress
+        if progress is not None and self._keeps_track_of(source):
+            progress.begins(self.channel, source)
 
     def _close_gaps(self) -> None:
         """What it has missed of sources of this process comes now; they stand still."""
@@ -191,10 +205,10 @@ class Attachment:
         if progress is None:
             return
         missed = self._missed_after(source)
-        if missed is not None and self.channel.backlog.remembers:
+        if missed is not None:
             progress.close_gap(self.channel, source)
             self.recall(source, missed, ready)
-        progress.begins(self.channel, source)
+        self._begins(source)
 
     def recall(self, source: RoutedSource, after: int, ready: Ready) -> None:
         """It has what a source of this process had published after an event, and did not come. The source stands still,
@@ -393,6 +407,12 @@ class Attachment:
 
     def about(self, letter: Letter) -> About:
         return letter.about(self.channel.name, self.epoch, self.subscription.name)
+
+
+def attachments_of(source: RoutedSource) -> list[Attachment]:
+    """Of the sinks in this node of a source's channel, and of all channels that are derived from it."""
+    entries = [entry for channel in list(source.flows) for entry in list(channel.entries.values())]
+    return [member for entry in entries for member in entry.members if isinstance(member, Attachment)]
 
 
 class Stage(Bystander):

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from headwater.channel.backlog.stretch import StretchJudge
+from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.channel.routing.letter import Letter
 from headwater.channel.routing.route import Entry, Flow
 
 if TYPE_CHECKING:
-    from headwater.channel.backlog.contract import Backlog
     from headwater.channel.routing.contract import RoutedChannel, RoutedSource
 
 WINDOW = 4096  # events that are read at first, where only the last are wanted
@@ -23,12 +22,23 @@ Turn = tuple[int, int, int, Letter]  # when, which source, its sequence number: 
 
 
 def own_flows(channel: RoutedChannel) -> list[Flow]:
-    """Of the sources that the channel has itself, in this process."""
-    return [flow for flow in channel.flows() if flow.source.local and flow.source.channel is channel]
+    """Of the sources in this process that the channel has itself, or that it is derived from."""
+    return [flow for flow in channel.flows() if flow.source.local]
+
+
+def steps_to(flow: Flow, entry: Entry) -> list[tuple[Flow, Entry]]:
+    """By which interests a source's events are judged, one after the other, before an entry of a flow has them: those
+    of the channels that this one is derived from, and the last is its own."""
+    found, channel = [(flow, entry)], flow.channel
+    while channel is not flow.source.channel and channel.parent is not None and channel.stage_entry is not None:
+        found.insert(0, (flow.source.flows[channel.parent], channel.stage_entry))
+        channel = channel.parent
+    return found
 
 
 class Recollection:
-    """What an interest would have passed of a channel's past, the last `wanted` (below 0: all), in order of time.
+    """What an interest would have passed of a channel's past, the last `wanted` (below 0: all), in order of time. Of a
+    source that the channel is derived from that is only what is wanted `after` an event.
 
     Reading and judging takes its time: `ahead` does most of it while sources go on, so that there is little left for
     `all`, for which they stand still."""
@@ -75,7 +85,8 @@ class Recollection:
             if part is None:
                 after = self._after(flow.source)
                 since = self._since(flow.source)
-                part = self._parts[flow] = _Past(self._channel.backlog, flow, self._entry, self._wanted, after, since)
+                wanted = self._wanted if flow.source.channel is self._channel else 0
+                part = self._parts[flow] = _Past(flow, self._entry, wanted, after, since)
             found.append((flow, part))
         return found
 
@@ -98,23 +109,38 @@ class Recollection:
             del turns[: -self._wanted]
 
 
-class _Past:
-    """What an interest makes of one source's past. An interest with state sees the past before it sees what comes, so
-    that it goes on from there."""
+class _Step:
+    """An interest on the way of one source's past: its own run, which begins after an event."""
 
-    def __init__(
-        self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int, after: int | None, since: int | None
-    ) -> None:
+    def __init__(self, flow: Flow, entry: Entry, after: int, since: int | None) -> None:
         source = flow.source
-        wanted = wanted if after is None else -1
-        self._backlog, self._flow, self._entry, self.wanted = backlog, flow, entry, wanted
-        self._judge = StretchJudge(
+        self.flow, self.entry, self.since = flow, entry, after
+        self.judge = StretchJudge(
             entry.here, source.name, source.node, clock=flow.channel.node.clock, context=source.context
         )
-        self._upto = self._after = after or 0
-        if since is not None and since < self._after and self._judge.stateful:
-            self._upto = since  # what is before `after` is only remembered
-        self._never = not wanted or flow.lineup.judges(entry) == "never"
+        if since is not None and since < after and self.judge.stateful:
+            self.since = since  # what is before `after` is only remembered
+
+    def __call__(self, stretch: Stretch) -> Stretch:
+        return self.judge(stretch.after(self.since) if self.judge.stateful else stretch)
+
+
+class _Past:
+    """What an interest makes of one source's past. An interest with state sees the past before it sees what comes, so
+    that it goes on from there; that of a derived channel, if it has seen nothing of the source yet. Else it runs beside
+    that, with what both have seen."""
+
+    def __init__(self, flow: Flow, entry: Entry, wanted: int, after: int | None, since: int | None) -> None:
+        source = flow.source
+        wanted = wanted if after is None else -1
+        self._backlog, self._flow, self.wanted = source.channel.backlog, flow, wanted
+        self._after = after or 0
+        *stages, last = steps_to(flow, entry)
+        self._steps = [_Step(*each, self._after, each[0].counts_since(each[1])) for each in stages]
+        self._steps.append(_Step(*last, self._after, since))
+        self._upto = min(step.since for step in self._steps)
+        self._stateful = any(step.judge.stateful for step in self._steps)
+        self._never = not wanted or any(step.flow.lineup.judges(step.entry) == "never" for step in self._steps)
 
     def behind(self) -> int:
         """About how many events there are since it was last asked for more."""
@@ -124,7 +150,7 @@ class _Past:
         """What passes of the events since this was last asked for, up to the present; and of all before at first."""
         if self._never:
             return []
-        if self._upto or self.wanted < 0 or self._judge.stateful:
+        if self._upto or self.wanted < 0 or self._stateful:
             passed, self._upto = self._stretch(self._upto, self._flow.source.seq)
             if self._after:
                 passed = [letter for letter in passed if letter.seq > self._after]
@@ -145,13 +171,19 @@ class _Past:
 
     def _stretch(self, after: int, upto: int) -> tuple[list[Letter], int]:
         source, found = self._flow.source, list[Letter]()
-        reading = self._backlog.read(source.key, after, upto, self._judge)
+        reading = self._backlog.read(source.key, after, upto)
         for part in reading:
+            passed = part
+            for step in self._steps:
+                passed = step(passed)
             now, priority = perf_counter_ns(), source.priority
-            found += [Letter(None, record, source, seq, stamp, now, priority) for seq, stamp, record in part.events()]
+            found += [Letter(None, record, source, seq, stamp, now, priority) for seq, stamp, record in passed.events()]
         return found, reading.reached
 
     def settle(self) -> None:
         """The interest goes on here with what comes; the source stands still."""
-        if not self._never and self._judge.stateful and self._judge.runner is not None:
-            self._flow.goes_on(self._entry, self._judge.runner)
+        for step in [] if self._never else self._steps:
+            runner = step.judge.runner if step.judge.stateful else None
+            runs = step.flow is not self._flow and step.flow.counts_since(step.entry) is not None
+            if runner is not None and not runs:
+                step.flow.goes_on(step.entry, runner, step.since)

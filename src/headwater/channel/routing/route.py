@@ -446,6 +446,7 @@ class Flow(FlowSlots):
         "_passed",
         "_remote_since",
         "_runners",
+        "_since",
         "_told",
         "_totals",
         "asked",
@@ -483,6 +484,7 @@ class Flow(FlowSlots):
         self.route = EMPTY
         self.take(lineup.route)
         self._runners: dict[Entry, Native] = {}  # what runs alone, with this source's state
+        self._since: dict[Entry, int] = {}  # and after which event that state began
         self._told: dict[Entry, Mapping[str, Any]] = {}  # of those that read its context: what they know of it
 
     def take(self, route: Route) -> None:
@@ -549,7 +551,7 @@ class Flow(FlowSlots):
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         """An interest that is not matched with others."""
-        result = self._native(entry).run(letter.record, self._meta(letter))
+        result = self._native(entry, letter.seq - 1).run(letter.record, self._meta(letter))
         if result.status is not Status.REJECTED or result.faults:
             self._judge(entry, result)
         if result.passed:
@@ -592,7 +594,7 @@ class Flow(FlowSlots):
         """A batch for an interest that is not matched with others: what it passes, or makes, goes on as one."""
         source = self.source
         meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
-        native = self._native(entry)
+        native = self._native(entry, int(chunk.seqs[0]) - 1)
         result = native.batch(chunk.taken(), meta=meta if uses_meta(native.program) else None)
         rows = result.rows
         counts = result.counts
@@ -694,10 +696,12 @@ class Flow(FlowSlots):
             for member in entry.members:
                 yield from member.reaches(self.source, None if transforms else record)
 
-    def _native(self, entry: Entry) -> Native:
+    def _native(self, entry: Entry, before: int | None = None) -> Native:
+        """What runs an interest here; it is to judge what comes after an event (else what comes next)."""
         found = self._runners.get(entry)
         if found is None:
             assert entry.here is not None
+            self._since[entry] = self.source.seq if before is None else before
             found = self._runners[entry] = entry.here.start(self.channel.node.clock)
         if entry.contextual:
             self._tell(entry, found)
@@ -722,14 +726,21 @@ class Flow(FlowSlots):
         events that is: those that are later are to be judged again, from the log."""
         return self._native(entry).restore(snapshot).get(self.source.position_key or self.source.id, 0)
 
-    def goes_on(self, entry: Entry, native: Native) -> None:
-        """An interest goes on here with the state that it came to elsewhere; the source stands still."""
+    def goes_on(self, entry: Entry, native: Native, since: int | None = None) -> None:
+        """An interest goes on here with the state that it came to elsewhere, if that is known by all `since` an event;
+        the source stands still."""
         self._runners[entry] = native
+        if since is not None:
+            self._since[entry] = since
         self._told.pop(entry, None)
+
+    def counts_since(self, entry: Entry) -> int | None:
+        """The event after which the state of an interest counts here; None if it has judged nothing yet."""
+        return self._since.get(entry)
 
     def _meta(self, letter: Letter) -> EventContext:
         return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
 
     def forget(self, entry: Entry) -> None:
-        for known in (self._runners, self._told, self.passed, self.asked, self.unclear):
+        for known in (self._runners, self._since, self._told, self.passed, self.asked, self.unclear):
             known.pop(entry, None)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headwater.channel.queues.forms import fitting
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
-from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.attachment import Attachment, attachments_of
 from headwater.channel.routing.fast_path import AboutBypass, HandlerBypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
@@ -186,7 +186,7 @@ class RemoteSource(AcknowledgedSource):
                 for tag, entry in list(self._flow.tags.items()):  # type: ignore[attr-defined]
                     if asked is not None and all(asked.covers(version, each.wired) for each in _attached(entry)):
                         self.reached.reach(tag, seq)
-                for attachment in self._attachments():
+                for attachment in attachments_of(self):
                     attachment.passed_by(self, seq)
         self._note_beginnings()
 
@@ -211,7 +211,6 @@ class RemoteSource(AcknowledgedSource):
         with self.lock:
             if point is not None and self.reached is not None:
                 self._point = point
-                self.reached.holds(self.peer.asked.get(self.channel.name), point, self._known())
             anew, goes_on = again > self._answered, 0 < again == self._answered
             self._answered = max(again, self._answered)
             after = self._asked.get(again, {})
@@ -224,7 +223,7 @@ class RemoteSource(AcknowledgedSource):
             if begins is not None:
                 # It may have been said before, over another link.
                 begins, self._begun = (begins, begins.number) if begins.number > self._begun else (None, self._begun)
-            for attachment in self._attachments():
+            for attachment in attachments_of(self):
                 if goes_on and begins is None and attachment.hears(self):
                     continue
                 stream = self._stream_of(attachment)
@@ -236,6 +235,9 @@ class RemoteSource(AcknowledgedSource):
                     if covered and gap is not None:
                         after = {**after, stream: min(gap, after.get(stream, gap))}
                 attachment.meet(self, self.live, self._reached_by(attachment), anew=covered)
+            if point is not None and self.reached is not None:
+                # Sinks were held against what has come, not against this.
+                self.reached.holds(self.peer.asked.get(self.channel.name), point, self._known())
             if after and self.reached is not None:
                 self.reached.begin_again(after)
         self._note_beginnings()
@@ -270,7 +272,7 @@ class RemoteSource(AcknowledgedSource):
         assert self.position_key is not None
         with channel.node._wiring.lock:
             after, since = self._positions.owed(channel, self.position_key, demand)
-            for attachment in self._attachments():
+            for attachment in attachments_of(self):
                 if (gap := attachment.gap(self)) is not None:
                     tag = self._stream_of(attachment)
                     after[tag] = min(after.get(tag, gap), gap)
@@ -291,7 +293,7 @@ class RemoteSource(AcknowledgedSource):
 
     def _note_beginnings(self) -> None:
         """Durable sinks write from where on they are owed its events, before any comes; no lock is held."""
-        for attachment in self._attachments():
+        for attachment in attachments_of(self):
             if (progress := attachment.subscription._progress) is not None:
                 progress.note_beginnings()
 
@@ -301,7 +303,8 @@ class RemoteSource(AcknowledgedSource):
             return
         with self.lock:
             after = dict(self.reached.at)
-            gaps = [(gap, self._stream_of(each)) for each in self._attachments() if (gap := each.gap(self)) is not None]
+            sinks = attachments_of(self)
+            gaps = [(gap, self._stream_of(each)) for each in sinks if (gap := each.gap(self)) is not None]
             if not gaps or self.closed:
                 return
             link, asked = self._open
@@ -321,10 +324,6 @@ class RemoteSource(AcknowledgedSource):
             del self._asked[next(iter(self._asked))]
         return Again(self.sid, self._questions, after, since)
 
-    def _attachments(self) -> list[Attachment]:
-        entries = [entry for channel in list(self.flows) for entry in list(channel.entries.values())]
-        return [attachment for entry in entries for attachment in _attached(entry)]
-
     def _reached_by(self, attachment: Attachment) -> int:
         """The last event that has come here for an interest, in whatever life of its source."""
         if self.reached is None:
@@ -334,7 +333,7 @@ class RemoteSource(AcknowledgedSource):
     def _known(self) -> ByTag:
         """By tag, the position of the durable sink that has had least."""
         found: ByTag = {}
-        for attachment in self._attachments():
+        for attachment in attachments_of(self):
             progress = attachment.subscription._progress
             if progress is not None and progress.knows(self):
                 stream, position = self._stream_of(attachment), progress.position(self)
@@ -352,7 +351,7 @@ class RemoteSource(AcknowledgedSource):
     def _all_caught_up(self) -> None:
         """Under its lock: what comes now was published after what some have missed."""
         self.live = 0
-        for attachment in self._attachments():
+        for attachment in attachments_of(self):
             attachment.caught_up(self)
 
     # ── in: by the thread that reads the link ──

@@ -16,7 +16,8 @@ from headwater.channel.options.subscribe import check_seconds
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.queues.position_keys import key_of
 from headwater.channel.registration import check_run
-from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.attachment import attachments_of
+from headwater.channel.routing.past import steps_to
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ChannelError, FederationError, SubscriptionError, Unreachable
 from headwater.federation.arrive.deeds import Deeds
@@ -38,6 +39,7 @@ from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.routing.attachment import Attachment
     from headwater.channel.source import Source
     from headwater.federation.arrive.log_positions import LogPositions
     from headwater.federation.context import Context
@@ -55,7 +57,6 @@ PLACE = "resume_source"
 NEARLY_EVENTS = 512  # that are left to be fetched when it is claimed
 ROUNDS = 64  # pages without coming nearer to a source that goes on publishing
 RETRY_SECONDS = 0.1
-END_SECONDS = 5.0  # for which it is waited that what is on its way has come
 ANSWER_SECONDS = 5.0  # for which one answer is waited for, before it is asked again
 _FIXED = ("name", "type", "facts", "zones", "priority")
 _GIVEN = ("ask", "every", "context", "rate")
@@ -110,8 +111,6 @@ class SourceArrival:
         if claimed.groups:
             self._take_over(channel, move.source, claimed)
         register.take(move.id, move.channel, move.source, Arrival(cut, tuple(claimed.deeds)))
-        if cut.home and channel.derived:
-            self._await_end(channel, cut.home, end)
         made = self._made(channel, move, options)
         if not self._context.scheduler.work(register.settle, on="moving"):
             register.settle()
@@ -291,12 +290,7 @@ class SourceArrival:
         with self._context.wiring.lock:
             self._positions.supersede(channel, source.home, source.term)
             reached = self._positions.of(source.home, channel.name)
-            attachments = [
-                member
-                for entry in channel.entries.values()
-                for member in entry.members
-                if isinstance(member, Attachment)
-            ]
+            attachments = attachments_of(source)
         with source.between():
             for attachment in attachments:
                 if attachment.subscription._progress is not None:
@@ -321,20 +315,11 @@ class SourceArrival:
                     crossing.lane(source)
                 peer.send_soon()
 
-    def _await_end(self, channel: Channel[Any], home: str, end: float) -> None:
-        """Sinks of derived channels here have what is still on its way from where it was first: they cannot have it
-        from the copy."""
-
-        def over() -> bool:
-            return not any(not each.local and each.position_key == home for each in list(channel.sources.values()))
-
-        if not self._context.scheduler.until(over, max(0.0, min(END_SECONDS, end - monotonic()))):
-            log.warning("source %s goes on here, and sinks of derived channels may miss what was on its way", home)
-
     def _stream_of(self, source: Source[Any], attachment: Attachment) -> int:
         """The tag with which its events came for an interest while it was elsewhere; all filters are one stream."""
-        alone = source._flow.lineup.judges(attachment.entry) == "alone"
-        return (self._demands.number(attachment.entry) or 0) if alone else 0
+        flow, entry = steps_to(source.flows[attachment.channel], attachment.entry)[0]
+        alone = flow.lineup.judges(entry) == "alone"
+        return (self._demands.number(entry) or 0) if alone else 0
 
     def _await_followers(
         self, source: Source[Any], claimed: SourceClaimed, who: Callable[[], SourceClaimed], end: float

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.groups.service import Groups
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues.position_keys import key_of
-from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.attachment import Attachment, attachments_of
 from headwater.channel.source import Source
 from headwater.errors import StoreError, SubscriptionError
 from headwater.federation.control_events import owns
@@ -165,7 +164,7 @@ class SourceDeparture:
             with self._context.wiring.lock:
                 self._have_had(source, channel, cut)
             if source.kept_key is None and node.state is not None:
-                for sink, key in {(each.subscription, _key(each, source, cut)) for each in _attachments(source)}:
+                for sink, key in {(each.subscription, _key(each, source, cut)) for each in attachments_of(source)}:
                     delivery = sink._options.delivery
                     if sink._progress is not None and isinstance(delivery, Reliable) and delivery.within is None:
                         node.state.commit_all(sink.name, {key: cut.upto})
@@ -189,7 +188,7 @@ class SourceDeparture:
                     if isinstance(member, Attachment)
                 ]
                 reached.since.setdefault(tag, min(began, default=cut.upto))
-        for attachment in _attachments(source):
+        for attachment in attachments_of(source):
             attachment.heard.add(cut.home)
 
 
@@ -207,14 +206,6 @@ def _may_be_claimed(register: SourceRegister, id: bytes) -> bool:
     except StoreError:
         return True
     return terms is not None and terms.status == CLAIMED
-
-
-def _attachments(source: Source) -> Iterator[Attachment]:
-    for channel in list(source.flows):
-        for entry in list(channel.entries.values()):
-            for member in list(entry.members):
-                if isinstance(member, Attachment):
-                    yield member
 
 
 def _key(attachment: Attachment, source: Source, cut: Cut) -> str:
