@@ -201,9 +201,9 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, max_examples=examples(30))
-@given(steps=STEPS, manual=st.booleans(), limit=st.sampled_from([4, 64]))
+@given(steps=STEPS, manual=st.booleans(), limit=st.sampled_from([4, 64]), kind=st.sampled_from(KINDS))
 def test_whatever_is_handed_over_twice_is_marked_and_nothing_else(
-    steps: list[tuple[str, int]], manual: bool, limit: int
+    steps: list[tuple[str, int]], manual: bool, limit: int, kind: str
 ) -> None:
     """The sink is cancelled, drained, paused, subscribed again; its source is made again, its node started again."""
     seen: Seen = []
@@ -216,7 +216,7 @@ def test_whatever_is_handed_over_twice_is_marked_and_nothing_else(
     def join(node: Node) -> Any:
         delivery = Reliable(durable=True, acknowledge="manual" if manual else "return")
         abouts.clear()
-        channel = node.channel(CHANNEL, Count)
+        channel = channel_of(node, kind)
         return channel.subscribe(take, name="kept", delivery=delivery, queue=Queue(limit=limit))
 
     published = 0

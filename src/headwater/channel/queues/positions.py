@@ -271,7 +271,7 @@ class Progress:
             self._since = dict(since)
             self._done, self._fresh = dict(positions), set()
             self._handed_before, self._noted = dict(handed), dict(handed)
-            self._kept = frozenset(self._done)
+            self._kept = _logged(self._done)
             if exact:
                 self._unsure = unsure
                 self._moved = dict(positions)
