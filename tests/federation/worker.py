@@ -76,9 +76,11 @@ TYPES: dict[str, type[Event]] = {"seen": Seen, "tenths": Tenths, "count": Count}
 
 
 class Sink:
-    """A subscription that writes down: source, number, maker, n, epoch, whether it may have come before."""
+    """A subscription that writes down: source, number, maker, n, epoch, whether it may have come before. With `every`,
+    it acknowledges one event in so many, and with that all before it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, every: int = 0) -> None:
+        self._every = every
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.last: dict[str, int] = {}
         self.count = 0
@@ -88,6 +90,9 @@ class Sink:
     def __call__(self, event: Any, about: Any) -> None:
         line = f"{about.source} {about.seq} {event.maker} {event.n} {about.epoch} {int(about.redelivered)}\n"
         os.write(self._file, line.encode())
+        if self._every and about.seq % self._every == 0:
+            with suppress(SubscriptionError):  # it is about to leave
+                about.acknowledge()
         with self.came:
             self.last[event.maker] = event.n
             self.count += 1
@@ -294,10 +299,12 @@ class Worker:
         order: str | None = None,
         reliable: bool = True,
         group: str | None = None,
+        every: int = 0,
     ) -> Any:
-        sink = self.sinks[name] = Sink(path)
+        sink = self.sinks[name] = Sink(path, every)
         subscribe, wanted = self.node.channel(channel, Count).subscribe, SPECIAL.get(where or "", where)
-        delivery = Reliable(durable=durable) if reliable else BestEffort()
+        acknowledge = "manual" if every else "return"
+        delivery = Reliable(durable=durable, acknowledge=acknowledge) if reliable else BestEffort()
         sink.subscription = subscribe(sink, wanted, name=name, delivery=delivery, order=order, group=group)
         return True
 
@@ -356,8 +363,8 @@ class Worker:
         assert found is not None
         return found.move(lasts=3600.0)
 
-    def resume(self, token: str, name: str, path: str, timeout: float = GUARD) -> Any:
-        sink = self.sinks[name] = Sink(path)
+    def resume(self, token: str, name: str, path: str, every: int = 0, timeout: float = GUARD) -> Any:
+        sink = self.sinks[name] = Sink(path, every)
         sink.subscription = self.node.resume(token, sink, timeout=timeout)
         return True
 

@@ -27,6 +27,7 @@ PACE = 2  # events in each
 SOME = 5  # events that a sink is to have, or a source to publish, between two things that happen to it
 KILLS = ("old", "new", "source", "another")  # who may be killed with a move
 MOMENTS = ("before", "during", "after")  # it arrives
+EVERY = 7  # of some sinks: one event in so many is acknowledged
 GROUP, MEMBERS = "workers", 2  # of each source
 GROUP_SECONDS = 240.0  # against hanging
 TOGETHER = (1, 1, 2, 3)  # how many move at the same time
@@ -63,15 +64,17 @@ class Movable(Protocol):
 
 @dataclass
 class MovingSink:
-    """A durable subscription to a channel with one source."""
+    """A durable subscription to a channel with one source. With `every`, it acknowledges one event in so many."""
 
     name: str
     at: str
     channel: str
+    every: int = 0
 
     def begin(self, storm: Storm) -> None:
         """It is subscribed for the first time, or again under its name."""
-        storm.world[self.at]("sink", channel=self.channel, name=self.name, path=storm.log(self.name), durable=True)
+        path = storm.log(self.name)
+        storm.world[self.at]("sink", channel=self.channel, name=self.name, path=path, durable=True, every=self.every)
 
     come_back = begin
 
@@ -82,7 +85,7 @@ class MovingSink:
         return str(storm.world[self.at]("move", sink=self.name))
 
     def set_out(self, storm: Storm, node: str, token: str) -> None:
-        storm.world[node].start("resume", token=token, name=self.name, path=storm.log(self.name))
+        storm.world[node].start("resume", token=token, name=self.name, path=storm.log(self.name), every=self.every)
 
     def come_back_leaving(self, storm: Storm) -> None:
         """It does not."""
@@ -172,7 +175,12 @@ class Storm:
         self._opened: set[str] = set()
         self.flows = [MovingSource(f"s{k}", self.nodes[k % len(self.nodes)], f"test.c{k}") for k in range(self.sources)]
         self.readers = [
-            MovingSink(f"k{j}", self.nodes[(j * 2 + 1) % len(self.nodes)], self.flows[j % self.sources].channel)
+            MovingSink(
+                f"k{j}",
+                self.nodes[(j * 2 + 1) % len(self.nodes)],
+                self.flows[j % self.sources].channel,
+                EVERY if j % 3 == 2 else 0,
+            )
             for j in range(self.sinks)
         ]
         self.movables: list[Movable] = [*self.readers, *self.flows]
@@ -312,6 +320,11 @@ class Storm:
             if came is not True:
                 problems.append(f"{reader.name} at {reader.at}: expected {last[reader.channel]}, found {came}")
             problems += [f"{reader.name} at {reader.at}: {what}" for what in wrong(Path(self.log(reader.name)))]
+            new = marked_though_new(Path(self.log(reader.name)))
+            if len(new) > self.kills:  # one for each kill of its node: nobody knows of that one
+                problems.append(
+                    f"{reader.name} at {reader.at}: {len(new)} said to come again, and were new: {new[:10]}"
+                )
         for flow in self.flows:
             problems += self._wrong_with(flow)
             problems += self._wrong_with_group(flow)
@@ -388,6 +401,16 @@ def wrong(path: Path) -> list[str]:
             found.append(f"{row.seq} came after {highest}, and does not say that it comes again")
         highest = max(highest, row.seq)
     return found if rows else ["nothing came"]
+
+
+def marked_though_new(path: Path) -> list[int]:
+    """Events that say to come again, and had not come before."""
+    found, highest = [], 0
+    for row in lines(path):
+        if row.again and row.seq > highest:
+            found.append(row.seq)
+        highest = max(highest, row.seq)
+    return found
 
 
 __all__ = ["Movable", "MovingSink", "MovingSource", "Storm", "wrong"]
