@@ -217,15 +217,18 @@ def test_a_source_that_is_made_again_and_again_while_its_sink_is_away(
         assert seen == list(range(last + 20))
 
 
+@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("had", [0, 5])
 @pytest.mark.parametrize("lives", [1, 2, 3])
 def test_a_source_that_is_closed_while_its_sink_is_away_and_publishes_nothing_more(
-    lives: int, had: int, tmp_path: Path
+    lives: int, had: int, beside: bool, tmp_path: Path
 ) -> None:
-    """What it had published comes when it is there again."""
+    """What it had published comes when it is there again, or another one is."""
     with nodes() as make:
         place(make, "hub", tmp_path)
         lab = place(make, "lab", tmp_path)
+        if beside:
+            lab.channel(CHANNEL, Count).source("other")
         desk, seen = place(make, "desk", tmp_path), []
         source = lab.channel(CHANNEL, Count).source("s")
         sink(desk, "first", seen)
@@ -242,7 +245,8 @@ def test_a_source_that_is_closed_while_its_sink_is_away_and_publishes_nothing_mo
         desk = place(make, "desk", tmp_path)
         see(desk, lab)
         sink(desk, "first", seen)
-        source = lab.channel(CHANNEL, Count).source("s")
+        if not beside:
+            lab.channel(CHANNEL, Count).source("s")
         eventually(lambda: len(seen) >= had + lives * 10, f"it has all: {seen}")
         assert seen == list(range(had + lives * 10))
 

@@ -356,9 +356,10 @@ class Installer:
         """What was kept for durable sinks while their node was away."""
         with peer.building:
             crossing.parked, crossing.deferred = False, None
+            begins: dict[str, int] = {}  # by name of a source: where what is kept of all its lives does
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
-                lane.begins_with_kept()
+                begins[lane.source.name] = lane.begins_with_kept(begins.get(lane.source.name))
                 lane.live = max(lane.live, crossing.points.get(lane.sid, 0))
                 if lane.ended and not again and not lane.pending and not lane.behind:
                     crossing.drop(lane)

@@ -243,11 +243,14 @@ class Lane(FrameBuilder):
             self.beginning = Beginning(next(_BEGINNINGS), self.crossing.effective, rest, streams)
             self._released = max(self._released, min([rest, *streams.values()]))
 
-    def begins_with_kept(self) -> None:
+    def begins_with_kept(self, after: int | None) -> int:
         """The peer was started again, and has what is kept for it: what its earlier process has acknowledged does not
-        come again, though sinks there may have left it to the log. Not if it begins otherwise just now."""
+        come again, though sinks there may have left it to the log. Not if it begins otherwise just now. `after`: where
+        what is kept of an earlier life of its source begins, which goes before this; returns where both begin."""
+        begins = self._released if after is None else min(after, self._released)
         if self.source.log is not None and self.beginning is None and not self.awaits:
-            self.begins({}, self._released)
+            self.begins({}, begins)
+        return begins
 
     def take_point(self) -> int | None:
         """From where on all that the peer wanted when the lane was made holds: said once, so that it owes something to
