@@ -9,7 +9,7 @@ import pytest
 
 from headwater import Event, Node, Reliable, i64
 from tests.federation.moving.test_sources import place
-from tests.federation.nodes import GUARD, eventually, nodes, see
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 CHANNEL = "test.count"
 DURABLE = Reliable(durable=True)
@@ -180,6 +180,28 @@ def test_one_that_was_about_to_leave_when_its_node_was_killed(moved: bool, tmp_p
         assert seen == list(range(40))
 
 
+def lives_while_away(make: Nodes, path: Path, lives: int, had: int, *others: str) -> tuple[Node, list[int]]:
+    """A source is closed and made again while its sink is away, and publishes ten events in each of its lives."""
+    place(make, "hub", path)
+    lab = place(make, "lab", path)
+    channel, desk, seen = lab.channel(CHANNEL, Count), place(make, "desk", path), list[int]()
+    source = channel.source("s")
+    for each in others:
+        channel.source(each)
+    sink(desk, "first", seen)
+    see(desk, lab)
+    assert desk.ready(GUARD)
+    publish(source, 0, had)
+    eventually(lambda: len(seen) == had, "all came")
+    desk.close(drain=False, timeout=0.0)
+    for life in range(lives):
+        if life:
+            source = channel.source("s")
+        publish(source, had + life * 10, had + life * 10 + 10)
+        source.close()
+    return lab, seen
+
+
 @pytest.mark.parametrize("made_before", [False, True])
 @pytest.mark.parametrize("had", [0, 5])
 @pytest.mark.parametrize("lives", [1, 2, 3])
@@ -188,27 +210,11 @@ def test_a_source_that_is_made_again_and_again_while_its_sink_is_away(
 ) -> None:
     """Also of one that the sink has had nothing of yet: it is to have all since it was subscribed."""
     with nodes() as make:
-        place(make, "hub", tmp_path)
-        lab = place(make, "lab", tmp_path)
-        source = lab.channel(CHANNEL, Count).source("s")
-        desk, seen = place(make, "desk", tmp_path), []
-        sink(desk, "first", seen)
+        lab, seen = lives_while_away(make, tmp_path, lives, had)
+        source = lab.channel(CHANNEL).source("s") if made_before else None
+        desk, last = place(make, "desk", tmp_path), had + lives * 10
         see(desk, lab)
-        assert desk.ready(GUARD)
-        publish(source, 0, had)
-        eventually(lambda: len(seen) == had, "all came")
-        desk.close(drain=False, timeout=0.0)
-        last = had
-        for _ in range(lives):
-            publish(source, last, last + 10)
-            last += 10
-            source.close()
-            if made_before or _ < lives - 1:
-                source = lab.channel(CHANNEL, Count).source("s")
-        desk = place(make, "desk", tmp_path)
-        see(desk, lab)
-        if not made_before:
-            source = lab.channel(CHANNEL, Count).source("s")
+        source = source or lab.channel(CHANNEL).source("s")
         sink(desk, "first", seen)
         publish(source, last, last + 10)
         assert desk.ready(GUARD)
@@ -223,30 +229,14 @@ def test_a_source_that_is_made_again_and_again_while_its_sink_is_away(
 def test_a_source_that_is_closed_while_its_sink_is_away_and_publishes_nothing_more(
     lives: int, had: int, beside: bool, tmp_path: Path
 ) -> None:
-    """What it had published comes when it is there again, or another one is."""
+    """What it had published comes when it is there again, or where another one is."""
     with nodes() as make:
-        place(make, "hub", tmp_path)
-        lab = place(make, "lab", tmp_path)
-        if beside:
-            lab.channel(CHANNEL, Count).source("other")
-        desk, seen = place(make, "desk", tmp_path), []
-        source = lab.channel(CHANNEL, Count).source("s")
-        sink(desk, "first", seen)
-        see(desk, lab)
-        assert desk.ready(GUARD)
-        publish(source, 0, had)
-        eventually(lambda: len(seen) == had, "all came")
-        desk.close(drain=False, timeout=0.0)
-        for life in range(lives):
-            if life:
-                source = lab.channel(CHANNEL, Count).source("s")
-            publish(source, had + life * 10, had + life * 10 + 10)
-            source.close()
+        lab, seen = lives_while_away(make, tmp_path, lives, had, *(["other"] if beside else []))
         desk = place(make, "desk", tmp_path)
         see(desk, lab)
         sink(desk, "first", seen)
         if not beside:
-            lab.channel(CHANNEL, Count).source("s")
+            lab.channel(CHANNEL).source("s")
         eventually(lambda: len(seen) >= had + lives * 10, f"it has all: {seen}")
         assert seen == list(range(had + lives * 10))
 
