@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 NEARLY_EVENTS = 2048  # events behind, from which on new ones are taken in again
+FIRST_EVENTS = 8  # in the first frame
 
 
 class CatchUp:
@@ -50,6 +51,7 @@ class CatchUp:
         self.at = min(starts, default=rest)  # the last event that was read
         self._parts: Iterator[Stretch] | None = None
         self._upto = 0
+        self._frame_events = FIRST_EVENTS  # in the next frame, at most
 
     def _start(self, tag: int) -> int:
         found = self.lane.crossing.wishes.get(tag)
@@ -173,6 +175,15 @@ class CatchUp:
         limiter.count_shed(mine.shed - before)
         return new.take(np.array(places, dtype=np.int64)) if len(places) < len(new) else new
 
+    def _cuts(self, events: int) -> Iterator[tuple[int, int]]:
+        """So many events in frames, the first ones small (slow start): the sinks there have waited, and go on with the
+        first event when its frame is here."""
+        start = 0
+        while start < events:
+            end = min(events, start + self._frame_events)
+            yield start, end
+            start, self._frame_events = end, min(MAX_EVENTS, self._frame_events * 8)
+
     def _judge_of(self, entry: Entry) -> StretchJudge:
         found = self._judges.get(entry)
         if found is None:
@@ -186,8 +197,7 @@ class CatchUp:
         """Frames of what was read and judged, each kept until it is acknowledged like any other. `tag_of`: where it is
         of several types, what each record is tagged with."""
         lane, seqs, stamps, records = self.lane, part.seqs, part.stamps, part.records
-        for start in range(0, len(records), MAX_EVENTS):
-            end = start + MAX_EVENTS
+        for start, end in self._cuts(len(records)):
             numbers, times, some = seqs[start:end].tolist(), stamps[start:end].tolist(), records[start:end]
             tags = None if not tag else [(tag,)] * len(some)
             if tag_of is not None:
