@@ -299,6 +299,25 @@ def test_addresses_that_are_none_are_told_what_there_is(method: str, path: str, 
     run(test)
 
 
+def test_a_channel_that_is_not_shown_is_as_one_that_is_not_there() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            node.channel("secrets", Door)
+            async with bridge(node, channels=["doors", "attic"]) as made, aiohttp.ClientSession(made.endpoint) as web:
+                said = set()
+                for name in ("secrets", "nowhere", "attic"):
+                    async with web.get(f"/channels/{name}/events") as answer:
+                        assert answer.status == 403
+                        said.add((await answer.json())["error"].replace(name, "NAME"))
+                assert said == {
+                    "channel 'NAME': expected one that a client without a login may use so, found none; GET /channels "
+                    "lists those that there are"
+                }
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("message", "code", "said"),
     [

@@ -214,7 +214,7 @@ def test_who_shows_it_where_it_was_is_told_where_it_is(tmp_path: Path) -> None:
         with pytest.raises(FederationError, match="'s' is a source of this node: publish at it"):
             lab.resume_source(token, timeout=GUARD)
         moved = mill.resume_source(f" {token}\n", timeout=GUARD)  # as it comes out of a file, or a mail
-        with pytest.raises(FederationError, match="'s' .*it has moved to mill, and goes on there; have it moved back"):
+        with pytest.raises(FederationError, match=r"'s' .*it has moved to mill, and goes on there; have it moved back"):
             lab.resume_source(token, timeout=GUARD)
         assert mill.resume_source(token, timeout=GUARD) is moved
         assert mill.report().services["moving sources"]["came"] == 1

@@ -148,7 +148,15 @@ def test_only_what_can_go_on_elsewhere_moves(pair: tuple[Node, Node], tmp_path: 
     with pytest.raises(SubscriptionError, match="derived here"):
         derived.subscribe(print, name="derived", delivery=DURABLE).move()
     sink = sink_of(a, "once")
-    for wrong in ({"lasts": 0}, {"lasts": "soon"}, {"lasts": 1e8}, {"to": 7}, {"to": ""}, {"to": "user:"}, {"to": "x" * 300}):
+    for wrong in (
+        {"lasts": 0},
+        {"lasts": "soon"},
+        {"lasts": 1e8},
+        {"to": 7},
+        {"to": ""},
+        {"to": "user:"},
+        {"to": "x" * 300},
+    ):
         with pytest.raises(SubscriptionError, match="move: "):
             sink.move(**wrong)
     assert sink.state == "open"

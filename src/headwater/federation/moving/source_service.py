@@ -304,7 +304,12 @@ class MovingSources(Service):
         """Sources that may leave, where others have gone, and how many came, left or were refused."""
         if self._register is None:
             return {}
-        return {**self._register.report(), "left": self.left, "came": self._arrival.came, "refused": self._answering.refused}
+        return {
+            **self._register.report(),
+            "left": self.left,
+            "came": self._arrival.came,
+            "refused": self._answering.refused,
+        }
 
     @property
     def busy(self) -> bool:
