@@ -18,7 +18,7 @@ from headwater import Event, Node, u32
 from headwater.bridges import nats as nats_bridge
 from headwater.bridges.contract import BridgeProblem
 from headwater.bridges.mapping import Mapping
-from headwater.bridges.nats import NatsBridge, consumer_name
+from headwater.bridges.nats import NatsBridge, consumer_name, end_all
 from headwater.errors import ConfigError
 from headwater.testing import Recorder, eventually
 from tests.bridges.brokers import Broker
@@ -275,7 +275,7 @@ def test_nothing_is_lost_with_a_stream(broker: Broker, device: Device, tmp_path:
 
 
 IMPORTS = """
-from headwater.bridges.nats import NatsBridge, consumer_name
+from headwater.bridges.nats import NatsBridge, consumer_name, end_all
 from tests.bridges.test_nats import IN, OUT, Reading
 """
 
@@ -575,3 +575,27 @@ def test_bridges_that_cannot_be(broker: Broker) -> None:
         ):
             with pytest.raises(ConfigError, match=said):
                 NatsBridge(node, server, mappings, **options)  # type: ignore[arg-type]
+
+
+def test_what_swallows_that_it_is_to_end_is_told_so_again() -> None:
+    """As the library does now and then: its caller would go on for ever, and so would a node that closes."""
+
+    async def deaf(times: int, heard: list[int]) -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append(times)
+                if len(heard) > times:
+                    raise
+
+    async def test() -> None:
+        heard: dict[int, list[int]] = {times: [] for times in range(3)}
+        tasks = [asyncio.create_task(deaf(times, each)) for times, each in heard.items()]
+        tasks.append(asyncio.create_task(asyncio.sleep(0)))
+        await asyncio.sleep(0)
+        await end_all(tasks)
+        assert all(task.done() for task in tasks)
+        assert [len(each) for each in heard.values()] == [1, 2, 3]
+
+    asyncio.run(test())

@@ -276,6 +276,49 @@ def test_posts_that_are_refused(headers: dict[str, str], body: bytes, status: in
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/nowhere", 404, "/nowhere: expected one of the addresses that GET / tells of, found another"),
+        ("GET", "/channels/doors", 405, "/channels/doors: expected POST, found GET; GET / says what is here"),
+        ("DELETE", "/channels", 405, "/channels: expected GET or HEAD, found DELETE; GET / says what is here"),
+        ("GET", "/ws", 400, "expected the headers of a WebSocket, found others"),
+    ],
+)
+def test_addresses_that_are_none_are_told_what_there_is(method: str, path: str, status: int, said: str) -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            async with (
+                bridge(node) as made,
+                aiohttp.ClientSession(made.endpoint) as web,
+                web.request(method, path) as answer,
+            ):
+                assert answer.status == status
+                assert (await answer.json())["error"] == said
+
+    run(test)
+
+
+def test_a_channel_that_is_not_shown_is_as_one_that_is_not_there() -> None:
+    async def test() -> None:
+        with Node("lab") as node:
+            node.channel("doors", Door)
+            node.channel("secrets", Door)
+            async with bridge(node, channels=["doors", "attic"]) as made, aiohttp.ClientSession(made.endpoint) as web:
+                said = set()
+                for name in ("secrets", "nowhere", "attic"):
+                    async with web.get(f"/channels/{name}/events") as answer:
+                        assert answer.status == 403
+                        said.add((await answer.json())["error"].replace(name, "NAME"))
+                assert said == {
+                    "channel 'NAME': expected one that a client without a login may use so, found none; GET /channels "
+                    "lists those that there are"
+                }
+
+    run(test)
+
+
+@pytest.mark.parametrize(
     ("message", "code", "said"),
     [
         ("{", 1008, "expected a message"),

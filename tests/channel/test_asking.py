@@ -93,8 +93,15 @@ def test_what_an_answerer_raises_comes_as_text_and_not_as_traceback(caplog: pyte
             "channel 't.prices': 'broker' has failed to answer a question, and the asker is told: Look" in caplog.text
         )
         assert len(str(caught.value)) < 2200 and "Traceback" not in str(caught.value)
+        assert "in fails" in caplog.text  # where it was raised is logged where it was
+        caplog.clear()
         with pytest.raises(AnswerError, match=r"expected an answer of type .*Price, found str"):
             prices.ask_and_wait(Symbol("x", 2), timeout=GUARD)
+        prices.answer(lambda asked: {"valu": 1.0}, "amount == 3", answers=Price)
+        with pytest.raises(AnswerError, match=r"valu: Price has no such field; did you mean 'value'"):
+            prices.ask_and_wait(Symbol("x", 3), timeout=GUARD)
+        assert "found str" in caplog.text and "has no such field" in caplog.text
+        assert "Traceback" not in caplog.text  # nothing was raised: what was returned is wrong
 
 
 def test_who_waits_in_a_loop_lets_it_go_on() -> None:
@@ -208,6 +215,8 @@ def test_what_is_wrong_is_said() -> None:
             (lambda: prices.answer(priced, answers=Price, name="a"), "expected a new name, found 'a' in use"),
             (lambda: prices.answer(priced, answers=Symbol), "answers: expected .*Price"),
             (lambda: prices.answer(7, answers=Price), "expected a function, found 7"),  # type: ignore[arg-type]
+            (lambda: prices.answer(lambda: Price(1.0), answers=Price), "a function of the question, or of .* cannot"),
+            (lambda: prices.answer(lambda a, b, c: Price(1.0), answers=Price), "cannot be called with that: missing"),
             (
                 lambda: prices.answer(priced, "{ static int n = 0; n = n + 1; return n > 1; }", answers=Price),
                 "found one with state",

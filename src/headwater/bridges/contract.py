@@ -389,7 +389,7 @@ class Bridge(Service, ABC):
                 self.counts["untold"] += 1
                 return
         why = f"{type(error).__name__}: {error}"[:SHOWN]
-        log.warning("bridge %s: %s: %s", self.name, topic[:SHOWN], why)
+        log.warning("bridge %s: %s%s", self.name, f"{topic[:SHOWN]}: " if topic else "", why)
         if self._problems is not None:
             with suppress(HeadwaterError):
                 self._problems.publish(BridgeProblem(self.name, topic[:SHOWN], why, datetime.now(UTC)))

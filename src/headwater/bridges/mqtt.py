@@ -336,7 +336,7 @@ class MqttBridge(Bridge):
         if not self.closing.is_set():
             client.there.clear()
             self.counts["lost"] += 1
-            log.warning("bridge %s: the broker is gone (%s); trying again", self.name, reason)
+            log.warning("bridge %s: the broker at %s:%d is gone (%s); trying again", self.name, *self._address, reason)
 
     # ── in ──
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.bridges")
 PAUSE_SECONDS = 1.0  # between attempts
+AGAIN_SECONDS = 0.1  # after which one that has not ended is told so again
 FETCHED = 64  # messages of a stream that are taken at a time
 WAIT_SECONDS = 5.0
 TOO_LARGE = 10054  # by which JetStream says that a stream takes no message of that size
@@ -169,11 +170,10 @@ class NatsBridge(Bridge):
         finally:
             if not self.closing.is_set():
                 self._there.clear()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(tasks)
             with suppress(NatsError, OSError, asyncio.TimeoutError):
-                await self._client.close()
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._client.close()
 
     async def _connect(self) -> Any:
         return await nats.connect(
@@ -397,6 +397,18 @@ def consumer_name(node: str, bridge: str, topic: str) -> str:
     return f"headwater-{readable}-{digest.hexdigest()}"
 
 
+async def end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """End them, whatever they wait for. The library swallows a cancellation now and then (where it flushes), and who is
+    in a loop would go on: it is said again, until they have ended."""
+    all_of_them = list(tasks)
+    left = {task for task in all_of_them if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
+    await asyncio.gather(*all_of_them, return_exceptions=True)
+
+
 def _is_refused(error: BaseException) -> bool:
     """Whether a server would say the same the next time: a message that waits for that would hold up all others."""
     if isinstance(error, (nats.errors.MaxPayloadError, nats.errors.BadSubjectError)):
@@ -404,4 +416,4 @@ def _is_refused(error: BaseException) -> bool:
     return isinstance(error, APIError) and error.err_code == TOO_LARGE
 
 
-__all__ = ["NatsBridge", "consumer_name"]
+__all__ = ["NatsBridge", "consumer_name", "end_all"]

@@ -288,7 +288,7 @@ class Node:
         that have left, with how often they had moved then."""
         return {}, {}
 
-    def _move_source(self, source: Source, to: str, lasts: float) -> str:
+    def _move_source(self, source: Source, to: str | None, lasts: float) -> str:
         """A token with which a source goes on elsewhere."""
         raise SubscriptionError(
             f"move: {source}: expected a node of a federation, found one without a network; open it with listen= or "
@@ -721,7 +721,7 @@ class Node:
             subscription.warnings = remarks_on(subscription._attachments.values()) + others
         return {source: point for each in after for source, point in each.points.values()}
 
-    def _move(self, subscription: Subscription, to: str, lasts: float) -> str:
+    def _move(self, subscription: Subscription, to: str | None, lasts: float) -> str:
         """A token with which a subscription goes on elsewhere."""
         raise SubscriptionError(
             f"move: subscription {subscription.name!r}: expected a node of a federation, found one without a network; "

@@ -581,8 +581,8 @@ class Source(SourceSlots, Generic[E_contra]):
     @overload
     def move(self, zones: str | Iterable[str] | None) -> int: ...
     @overload
-    def move(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str: ...
-    def move(self, zones: Any = _NOWHERE, *, to: str = "", lasts: float = MOVE_SECONDS) -> int | str:
+    def move(self, *, to: str | None = None, lasts: float = MOVE_SECONDS) -> str: ...
+    def move(self, zones: Any = _NOWHERE, *, to: str | None = None, lasts: float = MOVE_SECONDS) -> int | str:
         """Go to other zones, or (None) be heard everywhere, from an exact point: the number of its last event before.
         What interests remember of this source they go on remembering, should it come back to them.
 
@@ -595,7 +595,7 @@ class Source(SourceSlots, Generic[E_contra]):
             if self.closed:
                 self._check_open()
             return node._move_source(self, to, lasts)
-        if to or lasts != MOVE_SECONDS:
+        if to is not None or lasts != MOVE_SECONDS:
             raise SubscriptionError("move: expected zones, or (to=, lasts=) another node, found both; call it twice")
         scope = check_zones(zones) or frozenset()
         point = node._wiring.rezone(self, scope)

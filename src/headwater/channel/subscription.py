@@ -710,7 +710,7 @@ class Subscription(Pulling[E_co]):
         A sink that pulls may still take what waits; then `get` raises ClosedError."""
         self.node._end_subscription(self, drain=drain)
 
-    def move(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str:
+    def move(self, *, to: str | None = None, lasts: float = MOVE_SECONDS) -> str:
         """Have it go on at another node, process or host: a token, with which `node.resume(token, handler)` there goes
         on exactly where this one was, with its interest and parameters. It is for one use, within `lasts` seconds, by
         `to`: a node's name or id, or as in rules (`user:ann`, `group:staff`), or by whoever shows it and may subscribe.
@@ -720,7 +720,7 @@ class Subscription(Pulling[E_co]):
         self._must_live("move")
         return self.node._move(self, to, lasts)
 
-    async def amove(self, *, to: str = "", lasts: float = MOVE_SECONDS) -> str:
+    async def amove(self, *, to: str | None = None, lasts: float = MOVE_SECONDS) -> str:
         """As `move`, from a coroutine: its loop goes on. Once begun it is done."""
         return await in_thread(lambda: self.move(to=to, lasts=lasts), stop=nothing)
 

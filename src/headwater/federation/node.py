@@ -286,7 +286,7 @@ class Node(LocalNode):
             return super()._moved_sources(channel)
         return self._moving_sources.of_channel(channel)
 
-    def _move_source(self, source: Source, to: str, lasts: float) -> str:
+    def _move_source(self, source: Source, to: str | None, lasts: float) -> str:
         if self._moving_sources is None:
             return super()._move_source(source, to, lasts)
         return self._moving_sources.leave(source, to, lasts)
@@ -343,7 +343,7 @@ class Node(LocalNode):
             raise FederationError(f"{what}: node {self.name!r} has no network; open it with listen= or connect=")
         return self._moving
 
-    def _move(self, subscription: Subscription, to: str, lasts: float) -> str:
+    def _move(self, subscription: Subscription, to: str | None, lasts: float) -> str:
         return (
             super()._move(subscription, to, lasts)
             if self._moving is None

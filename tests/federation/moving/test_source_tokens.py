@@ -145,7 +145,7 @@ def test_bad_tokens_and_what_cannot_move(tmp_path: Path) -> None:
         plain = make("plain", connect=lab.endpoints[0], state=":memory:")
         make.together()
         source = lab.channel(CHANNEL, Count).source("s")
-        for wrong in ({"lasts": 0}, {"lasts": "soon"}, {"lasts": 1e8}, {"to": 7}, {"to": "user:"}):
+        for wrong in ({"lasts": 0}, {"lasts": "soon"}, {"lasts": 1e8}, {"to": 7}, {"to": ""}, {"to": "user:"}):
             with pytest.raises(SubscriptionError, match="move: "):
                 source.move(**wrong)
         with pytest.raises(SubscriptionError, match="found both"):
@@ -204,6 +204,20 @@ def test_bad_tokens_and_what_cannot_move(tmp_path: Path) -> None:
                 alone.channel(CHANNEL, Count).source("s").move()
             with pytest.raises(FederationError, match="no network"):
                 alone.resume_source(token)
+
+
+def test_who_shows_it_where_it_was_is_told_where_it_is(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, mill = logged(make, "lab", tmp_path), logged(make, "mill", tmp_path)
+        make.together()
+        token = lab.channel(CHANNEL, Count).source("s").move()
+        with pytest.raises(FederationError, match="'s' is a source of this node: publish at it"):
+            lab.resume_source(token, timeout=GUARD)
+        moved = mill.resume_source(f" {token}\n", timeout=GUARD)  # as it comes out of a file, or a mail
+        with pytest.raises(FederationError, match=r"'s' .*it has moved to mill, and goes on there; have it moved back"):
+            lab.resume_source(token, timeout=GUARD)
+        assert mill.resume_source(token, timeout=GUARD) is moved
+        assert mill.report().services["moving sources"]["came"] == 1
 
 
 def test_who_only_says_to_have_it_is_not_heard(tmp_path: Path) -> None:

@@ -148,7 +148,15 @@ def test_only_what_can_go_on_elsewhere_moves(pair: tuple[Node, Node], tmp_path: 
     with pytest.raises(SubscriptionError, match="derived here"):
         derived.subscribe(print, name="derived", delivery=DURABLE).move()
     sink = sink_of(a, "once")
-    for wrong in ({"lasts": 0}, {"lasts": "soon"}, {"lasts": 1e8}, {"to": 7}, {"to": "user:"}, {"to": "x" * 300}):
+    for wrong in (
+        {"lasts": 0},
+        {"lasts": "soon"},
+        {"lasts": 1e8},
+        {"to": 7},
+        {"to": ""},
+        {"to": "user:"},
+        {"to": "x" * 300},
+    ):
         with pytest.raises(SubscriptionError, match="move: "):
             sink.move(**wrong)
     assert sink.state == "open"
@@ -164,7 +172,7 @@ def test_only_what_can_go_on_elsewhere_moves(pair: tuple[Node, Node], tmp_path: 
     sink_of(b, "once")
     with pytest.raises(SubscriptionError, match="in use"):
         b.resume(token, print, timeout=GUARD)
-    other = b.resume(token, print, name="twice", timeout=GUARD)
+    other = b.resume(f" {token}\n", print, name="twice", timeout=GUARD)  # as it comes out of a file, or a mail
     assert other.name == "twice" and sink.state == "closed"
     eventually(lambda: sink.cancelled, "nothing of it is left")
     for again in (sink.move, sink.resume, partial(sink.change, where="n > 1")):

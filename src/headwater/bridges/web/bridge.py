@@ -34,7 +34,7 @@ from headwater.bridges.web import messages
 from headwater.bridges.web.doorway import Complaints, Doorway, Watched
 from headwater.bridges.web.feeds import Feeds, NotNow, Refused
 from headwater.bridges.web.gate import WHILE_SECONDS, Gate, TooOften
-from headwater.bridges.web.responses import GUARDED, bearer, client_of, problem, send_lines, value_of
+from headwater.bridges.web.responses import GUARDED, bearer, client_of, problem, send_lines, told, value_of
 from headwater.bridges.web.serving import Serving, owner_of, send_until_gone
 from headwater.bridges.web.session import Session
 from headwater.bridges.web.settings import (
@@ -258,7 +258,7 @@ class WebBridge(Service):
             if isinstance(error, web.HTTPMethodNotAllowed) and error.allowed_methods <= {"OPTIONS"}:
                 error = web.HTTPNotFound()  # which every path has an answer to
             later = error.headers.get("Retry-After")
-            answer = problem(error.status, error.reason, {"Retry-After": later} if later else None)
+            answer = problem(error.status, told(request, error), {"Retry-After": later} if later else None)
         except TooOften as error:
             answer = problem(429, str(error), {"Retry-After": f"{WHILE_SECONDS:.0f}"})
         except SecurityError as error:

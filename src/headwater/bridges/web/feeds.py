@@ -211,10 +211,12 @@ class Feeds:
     def _allowed(self, identity: Identity, action: Action, name: str) -> Channel[Any]:
         """A channel on which a client may do this; the same answer for one that is not there."""
         verdict = self._gate.decide(identity, action, name)
-        if not self._shows(name) or not verdict:
-            raise Refused(f"channel {name!r}: expected one that {identity} may use so, found none: {verdict.why}")
-        if not self._node.has_channel(name):
-            raise Refused(f"channel {name!r}: expected one that {identity} may use so, found none")
+        who = identity if identity.user else "a client without a login"
+        refusal = f"channel {name!r}: expected one that {who} may use so, found none"
+        if not self._shows(name) or (verdict and not self._node.has_channel(name)):
+            raise Refused(f"{refusal}; GET /channels lists those that there are")
+        if not verdict:
+            raise Refused(f"{refusal}: {verdict.why}")
         return self._node.channel(name)
 
     def _interest(

@@ -54,6 +54,17 @@ def problem(status: int, why: str, headers: Mapping[str, str] | None = None, **b
     return web.json_response({"error": why, **beside}, status=status, headers={**GUARDED, **(headers or {})})
 
 
+def told(request: web.Request, error: web.HTTPException) -> str:
+    """What is wrong with a request: where there is nothing, or nothing is done so, also what there is."""
+    path = request.path[:80]
+    if isinstance(error, web.HTTPNotFound):
+        return f"{path}: expected one of the addresses that GET / tells of, found another"
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        known = " or ".join(sorted(error.allowed_methods - {"OPTIONS"}))
+        return f"{path}: expected {known}, found {request.method[:20]}; GET / says what is here"
+    return error.reason
+
+
 def value_of(text: str) -> Any:
     """A parameter in an address: JSON, or else text."""
     try:
@@ -62,4 +73,4 @@ def value_of(text: str) -> Any:
         return text
 
 
-__all__ = ["GUARDED", "bearer", "client_of", "problem", "send_lines", "value_of"]
+__all__ = ["GUARDED", "bearer", "client_of", "problem", "send_lines", "told", "value_of"]

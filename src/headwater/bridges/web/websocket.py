@@ -39,7 +39,7 @@ class SocketServer:
         )
         try:
             await socket.prepare(request)
-        except ValueError:  # of headers that are no ASCII
+        except (web.HTTPBadRequest, ValueError):  # the latter of headers that are no ASCII
             raise web.HTTPBadRequest(reason="expected the headers of a WebSocket, found others") from None
         try:
             async with asyncio.timeout(self._serving.limits.hello):

@@ -383,7 +383,7 @@ class GroupMember(Subscription[Any]):
         """Refused, as `change`."""
         return self.change(where=where, params=params, zones=zones)
 
-    def move(self, *, to: str = "", lasts: float = 0.0) -> str:
+    def move(self, *, to: str | None = None, lasts: float = 0.0) -> str:
         """Refused: another member can be subscribed wherever it is wanted."""
         raise SubscriptionError(
             f"move: subscription {self.name!r} is a member of group {self.group!r}: subscribe another one there, and "

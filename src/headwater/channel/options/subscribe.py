@@ -316,19 +316,23 @@ def _check_arguments(handler: Any, before: Any, after: Any, *, about: bool) -> N
         ("before", before, 2 if about else 1, event),
         ("after", after, 2, "the event and the result"),
     ):
-        try:
-            signature = _signature(function) if function is not None else None
-        except (TypeError, ValueError):
-            continue  # a builtin, of which nothing is known
-        try:
-            if signature is not None:
-                signature.bind(*[None] * count)
-        except TypeError as error:
+        problem = uncallable(function, count) if function is not None else ""
+        if problem:
             other = ", or of the event and an About" if what == "handler" and not about else ""
-            raise SubscriptionError(
-                f"{what}: expected a function of {given}{other}, found {function!r}, "
-                f"which cannot be called with {'that' if count == 1 else 'these'}: {error}"
-            ) from None
+            raise SubscriptionError(f"{what}: expected a function of {given}{other}, found {function!r}, {problem}")
+
+
+def uncallable(function: Any, count: int) -> str:
+    """Why a function cannot be called with so many values; nothing, if it can."""
+    try:
+        signature = _signature(function)
+    except (TypeError, ValueError):
+        return ""  # a builtin, of which nothing is known
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        return f"which cannot be called with {'that' if count == 1 else 'these'}: {error}"
+    return ""
 
 
 def is_coroutine(handler: Any) -> bool:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.config import Queue
-from headwater.channel.options.subscribe import is_coroutine, takes_about
+from headwater.channel.options.subscribe import is_coroutine, takes_about, uncallable
 from headwater.channel.questions.forms import (
     ANSWERS,
     ERROR_LENGTH,
@@ -120,15 +120,22 @@ class Answering:
         try:
             answer = self._desk.answer_of(result)
         except (HeadwaterError, TypeError) as error:
-            self._fail(event, about, error, here)
+            self._fail(event, about, error, here, raised=False)
             return
         self._desk.answered += 1
         self._desk.say(self, event, about, answer, "", here)
 
     def _fail(
-        self, event: Any, about: About | None, error: BaseException, here: Sequence[Answering] | None = None
+        self,
+        event: Any,
+        about: About | None,
+        error: BaseException,
+        here: Sequence[Answering] | None = None,
+        *,
+        raised: bool = True,
     ) -> None:
-        """The asker gets the text; what led to it stays here."""
+        """The asker gets the text; what led to it stays here. `raised`: by the handler, else what it returned is no
+        answer, and where that was found out helps nobody."""
         self._desk.failed += 1
         text = text_of(error)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
         whose = "" if about is None else f" of node {about._source.node!r}"
@@ -138,7 +145,7 @@ class Answering:
             self.name,
             whose,
             text,
-            exc_info=error,
+            exc_info=error if raised else None,
         )
         self._desk.say(self, event, about, None, text, here)
 
@@ -219,6 +226,12 @@ class Desk:
             )
         if not callable(handler):
             raise QuestionError(f"channel {self.name!r}: answer: expected a function, found {handler!r}")
+        problem = uncallable(handler, 2 if takes_about(handler) else 1)
+        if problem:
+            raise QuestionError(
+                f"channel {self.name!r}: answer: expected a function of the question, or of the question and what is "
+                f"known of it, found {handler!r}, {problem}"
+            )
         if name is not None and not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_NAME):
             raise QuestionError(
                 f"channel {self.name!r}: answer: name: expected a text of 1 to {LONGEST_NAME} characters, found "
@@ -284,7 +297,10 @@ class Desk:
         if isinstance(result, self.cls):
             return result
         if not isinstance(result, dict):
-            raise QuestionError(f"expected an answer of type {self.answers.name}, found {type(result).__name__}")
+            raise QuestionError(
+                f"expected an answer of type {self.answers.name}, found {type(result).__name__}; have the handler "
+                "return one, or a dict with its fields"
+            )
         return self.answers.from_dict(result)
 
     def say(

@@ -42,7 +42,11 @@ def check_movable(subscription: Subscription, kinds: tuple[type, ...]) -> None:
         hint = "move the database to the other node, and subscribe there"
         raise refuse("its position in the node's state", "it in a database of yours (within=)", hint)
     if subscription._options.order == "total":
-        raise refuse("a subscription to a channel", 'one in the order of a sequencer (order="total")', "cancel it")
+        raise refuse(
+            "a subscription to a channel",
+            'one in the order of a sequencer (order="total")',
+            "cancel it, and subscribe there",
+        )
     derived = [channel.name for channel, _ in subscription._attachments if channel.parent is not None]
     if derived:
         hint = "subscribe to its parent, with the interest that it is derived by"

@@ -87,13 +87,13 @@ class Moving(Service):
 
     # ── leaving ──
 
-    def leave(self, subscription: Subscription[Any], to: str, lasts: float) -> str:
+    def leave(self, subscription: Subscription[Any], to: str | None, lasts: float) -> str:
         """A token for a sink of this node, which stands still from here on."""
         check_movable(subscription, (Subscription, Resumed))
         seconds = check_seconds("move: lasts", lasts)
         if seconds > MOST_SECONDS:
             raise SubscriptionError(f"move: lasts: expected at most {MOST_SECONDS:,.0f} seconds, found {seconds:,.0f}")
-        check_target(to)
+        target = checked_target(to)
         durable = subscription._options.delivery.durable
         register, id = self.registers.of(durable=durable), secrets.token_bytes(ID_BYTES)
         # A name may be used again for another sink, once one that is not durable has left.
@@ -112,7 +112,7 @@ class Moving(Service):
             token = make_token(self._context, subscription.name, move)
             self._leaving[name] = Departure(id, subscription, still, register, until)
             channels = [channel.name for channel, _ in subscription._attachments]
-            register.begin(id, name, channels, to, until)
+            register.begin(id, name, channels, target, until)
         except BaseException:
             self._leaving.pop(name, None)
             still.undo()
@@ -308,19 +308,21 @@ def claimant_of(caller: Caller) -> str:
     return f"{caller.peer.name}, {caller.principal}" if caller.principal.how == "key" else f"{caller.principal}"
 
 
-def check_target(to: object) -> None:
-    """Raise unless that can be whom a token is for."""
-    if to == "":
-        return
+def checked_target(to: object) -> str:
+    """Whom a token is for; nothing, if nobody was said, for whoever shows it. An empty name is an error: a setting that
+    was forgotten is not to make a token that is anybody's."""
+    if to is None:
+        return ""
     try:
-        if not isinstance(to, str) or len(to) > 255:
+        if not isinstance(to, str) or not 0 < len(to) <= 255:
             raise ValueError(to)
         Rule("**", to)
     except (ConfigError, ValueError):
         raise SubscriptionError(
-            f"move: to: expected a node's name or id, or as in rules user:, group: or key: and a name, found {to!r}; "
-            "leave it out for whoever shows the token and may subscribe"
+            "move: to: expected a node's name or id, or as in rules user:, group:, certificate: or key: and a name, "
+            f"found {to!r}; leave it out for whoever shows the token, and may have it by the rules"
         ) from None
+    return to
 
 
-__all__ = ["Moving", "check_target", "claimant_of"]
+__all__ = ["Moving", "checked_target", "claimant_of"]

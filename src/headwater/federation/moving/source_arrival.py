@@ -79,6 +79,7 @@ class SourceArrival:
         self._node, self._context, self._peers, self._dialogue = node, context, peers, dialogue
         self._demands, self._positions, self._deeds = demands, positions, Deeds(context)
         self.followers = Followers(context, peers, members)
+        self.came = 0
 
     def resume(
         self, register: SourceRegister, past: HandedPast | None, token: str, timeout: float, options: Mapping[str, Any]
@@ -143,8 +144,12 @@ class SourceArrival:
         """Raise where it cannot go on here."""
         name, logs = move.source, self._node._logs
         if move.node == self._context.id:
+            who = register.fence(move.channel, name)
             raise FederationError(
                 f"{PLACE}: {name!r} is a source of this node: publish at it, or have another resume it"
+                if who is None
+                else f"{PLACE}: {name!r} was a source of this node: it has moved to {who}, and goes on there; have it "
+                "moved back by a token that it gives there"
             )
         logged = logs is not None and logs.wants(move.channel)
         if logged != bool(move.home):
@@ -278,9 +283,11 @@ class SourceArrival:
     def _made(self, channel: Channel[Any], move: SourceMove, options: Mapping[str, Any]) -> Source[Any]:
         facts = None if move.facts is None else unpack_interest(move.facts, None)
         own = None if move.own is None else unpack_type(move.own)
-        return channel.source(
+        made: Source[Any] = channel.source(
             move.source, type=own, facts=facts, priority=move.priority, zones=move.zones or None, **options
         )
+        self.came += 1
+        return made
 
     def settle(self, source: Source[Any]) -> None:
         """It is advertised: sinks here have what has not come to them yet from the copy, and other nodes are asked how

@@ -26,7 +26,7 @@ from headwater.channel.services import Service
 from headwater.errors import SubscriptionError
 from headwater.federation.arrive.deeds import Deeds, leading_to
 from headwater.federation.moving.answering import Answering, Later
-from headwater.federation.moving.service import MOST_SECONDS, check_target, claimant_of
+from headwater.federation.moving.service import MOST_SECONDS, checked_target, claimant_of
 from headwater.federation.moving.source_arrival import KIND, PREFIX, SourceArrival
 from headwater.federation.moving.source_departure import SourceDeparture, check_movable, home_of
 from headwater.federation.moving.source_past import EarlierEvents, page_of
@@ -74,7 +74,7 @@ class MovingSources(Service):
             from headwater.store.log.handed_past import HandedPast  # late: a node without a log needs none of it
 
             self._past = HandedPast(node._logs.settings, node.name)
-        self.left = self.came = 0
+        self.left = 0
 
     @property
     def register(self) -> SourceRegister:
@@ -92,13 +92,13 @@ class MovingSources(Service):
 
     # ── leaving ──
 
-    def leave(self, source: Source[Any], to: str, lasts: float) -> str:
+    def leave(self, source: Source[Any], to: str | None, lasts: float) -> str:
         """A token for a source of this node, which goes on here until somebody claims it."""
         check_movable(source, self._departure.multicast)
         seconds = check_seconds("move: lasts", lasts)
         if seconds > MOST_SECONDS:
             raise SubscriptionError(f"move: lasts: expected at most {MOST_SECONDS:,.0f} seconds, found {seconds:,.0f}")
-        check_target(to)
+        target = checked_target(to)
         channel, id, now = source.channel, secrets.token_bytes(ID_BYTES), self._node._stamp()
         facts = source.facts
         move = SourceMove(
@@ -114,7 +114,7 @@ class MovingSources(Service):
             home_of(source),
         )
         token = signed_token(self._context, PREFIX, KIND, source.name, _encode(move))
-        self.register.begin(id, channel.name, source.name, to, now + round(seconds * 1e9), now)
+        self.register.begin(id, channel.name, source.name, target, now + round(seconds * 1e9), now)
         return token
 
     def place(self, source: Source[Any]) -> None:
@@ -292,9 +292,7 @@ class MovingSources(Service):
 
     def resume(self, token: str, timeout: float, options: Mapping[str, Any]) -> Source[Any]:
         """Go on here with a source of another node; FederationError says why not."""
-        made = self._arrival.resume(self.register, self._past, token, timeout, options)
-        self.came += 1
-        return made
+        return self._arrival.resume(self.register, self._past, token, timeout, options)
 
     def closes(self, source: Source[Any]) -> None:
         """A source of this node is about to be closed."""
@@ -306,7 +304,12 @@ class MovingSources(Service):
         """Sources that may leave, where others have gone, and how many came, left or were refused."""
         if self._register is None:
             return {}
-        return {**self._register.report(), "left": self.left, "came": self.came, "refused": self._answering.refused}
+        return {
+            **self._register.report(),
+            "left": self.left,
+            "came": self._arrival.came,
+            "refused": self._answering.refused,
+        }
 
     @property
     def busy(self) -> bool:

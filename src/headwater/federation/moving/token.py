@@ -63,7 +63,9 @@ def read_token(context: Context, token: object) -> tuple[str, SinkMove]:
 
 def verified_token(context: Context, token: object, prefix: str, kind: str, place: str, maker: str) -> Document:
     """What a token says, if it is whole and its node's own; whether it is still good is for that node to say, by its
-    own clock."""
+    own clock. It may come with the blanks and lines of where it was written."""
+    if isinstance(token, str):
+        token = token.strip()
     if not isinstance(token, str) or not token.startswith(prefix) or len(token) > MAX_TOKEN:
         found = (
             repr(token) if not isinstance(token, str) else f"{len(token):,} characters that begin with {token[:8]!r}"
@@ -71,7 +73,7 @@ def verified_token(context: Context, token: object, prefix: str, kind: str, plac
         raise FederationError(
             f"{place}: expected a token that {maker} has made, which begins with {prefix!r}, found {found}"
         )
-    text = token.removeprefix(prefix).strip()
+    text = token.removeprefix(prefix)
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
