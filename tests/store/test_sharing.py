@@ -295,7 +295,7 @@ def test_a_file_of_an_older_release_opens_however_that_ended(tmp_path: Path, end
     for _ in range(2):
         with NodeState(path) as state:
             with state.reading() as read:
-                assert read("SELECT * FROM positions") == [("hall", "far", 7, 9)]
+                assert read("SELECT sink, source, seq, handed FROM positions") == [("hall", "far", 7, 9)]
             assert state.secret("identity/lab") == b"\0\xff"
             state.commit("hall", "far", 6)
 
@@ -344,7 +344,7 @@ from headwater.errors import StoreError
 from headwater.store import NodeState
 state = NodeState(sys.argv[1])
 with state.reading() as read, state.transaction() as write:
-    write("INSERT INTO positions VALUES ('hall', 'far', 1, 0)")
+    write("INSERT INTO positions (sink, source, seq, handed) VALUES ('hall', 'far', 1, 0)")
     rows = read.rows("SELECT * FROM secrets")
     next(rows, None)
     child = os.fork()
@@ -357,7 +357,7 @@ with state.reading() as read, state.transaction() as write:
                 pass
         raise SystemExit(7)  # out of both blocks, and through the whole end of the interpreter
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    write("INSERT INTO positions VALUES ('hall', 'near', 2, 0)")
+    write("INSERT INTO positions (sink, source, seq, handed) VALUES ('hall', 'near', 2, 0)")
     assert read("SELECT * FROM positions") == []
 for seq in range(2, 5000):
     state.commit("hall", "far", seq)

@@ -520,7 +520,8 @@ class Node:
                 raise SubscriptionError(
                     f"name: expected one that no subscription of this node has, found {name!r} in use"
                 )
-            self._end_earlier(name)
+            if options.delivery.durable:
+                self._end_earlier(name)
             made = kind(
                 self,
                 name or self._free_name("subscription", self.subscriptions),
@@ -789,22 +790,29 @@ class Node:
             self._ordered.discard(subscription)
             drop = subscription._handler is not None and (not drain or subscription.paused is not None)
             subscription._mailbox.close(drop=drop)
-            if drop:
+            if drop or subscription._fenced is not None:  # what waits of one on its way is for its next place
                 subscription._end_progress()
-            for each in [each for each in self._parting if each._mailbox.idle]:
-                each._end_progress()
-                self._parting.discard(each)
             if subscription._dispatcher is None:
                 self._pulling.add(subscription)
-            elif not drop:
+            if not drop and (subscription._dispatcher is not None or subscription._progress is not None):
                 self._parting.add(subscription)
+            self._end_idle()
+
+    def _end_idle(self) -> None:
+        """Those that were cancelled and have nothing more to deliver, or are paused, are over."""
+        for each in [each for each in self._parting if each._mailbox.idle and not each._parked]:
+            each._mailbox.close(drop=each._handler is not None)
+            each._end_progress()
+            self._parting.discard(each)
 
     def _end_earlier(self, name: str | None) -> None:
         """A durable sink of a name that is subscribed anew hands over nothing more of what the new one has; the
         wiring's lock is held."""
-        for each in [*self._parting, *self._pulling]:
+        for each in {*self._parting, *self._pulling}:
             if each.name == name:
                 each._end_progress()
+                if each._handler is None:  # who pulls may still have what is in no log
+                    self._parting.discard(each)
 
     def _release(self) -> None:
         """Sources have promised more, or are gone: what waited for them goes on. Call it without any lock."""

@@ -54,7 +54,7 @@ class _Look:
     def queued(self) -> Counter[RoutedChannel | RoutedSource]:
         """How many events of each wait in queues."""
         found: Counter[RoutedChannel | RoutedSource] = Counter()
-        for subscription in (*self._node.subscriptions.values(), *self._node._parting, *self._node._pulling):
+        for subscription in {*self._node.subscriptions.values(), *self._node._parting, *self._node._pulling}:
             if subscription._calm:
                 waiting = [(item[0], item[1], item[2]) for item in subscription._mailbox.contents()]
                 for attachment, letter, n in (*waiting, *subscription._too_early_ones()):

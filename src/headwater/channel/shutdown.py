@@ -216,7 +216,7 @@ class Ending:
     def _finish(self) -> Closing:
         self._drop()
         with self.node._wiring.lock:
-            for subscription in (*self.node.subscriptions.values(), *self.node._parting, *self.node._pulling):
+            for subscription in {*self.node.subscriptions.values(), *self.node._parting, *self.node._pulling}:
                 subscription._end_progress()
         if self._dropped:
             total, names = sum(self._dropped.values()), ", ".join(self._dropped)

@@ -411,11 +411,6 @@ class Subscription(Pulling[E_co]):
         self._delivered -= _events(items)
         self._mailbox.back(items)
 
-    def _not_handed(self, items: list[Item]) -> None:
-        """Events that were about to be handed over, and are left to whoever goes on with it."""
-        self._delivered -= _events(items)
-        self._skip(items)
-
     def _put_off(self, items: list[Item]) -> None:
         """Events that were counted as handed over past the queue, and were not: they wait, before all others."""
         self._delivered -= len(items)
@@ -565,8 +560,8 @@ class Subscription(Pulling[E_co]):
     def wake(self) -> None:
         """Ask the `before` constraint again about the event that waits."""
         with self._holding:
-            parked, self._parked = self._parked, False
-            ready = parked and self.paused is None and self._mailbox.resume()
+            ready = self._parked and self.paused is None and self._mailbox.resume()
+            self._parked = False
         self._resumed(ready)
 
     def _resumed(self, ready: bool) -> None:

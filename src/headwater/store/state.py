@@ -16,7 +16,7 @@ import ctypes
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ POSITIONS = Tables(
         (
             "CREATE TABLE open_sinks (sink TEXT PRIMARY KEY, life INTEGER NOT NULL) WITHOUT ROWID",
             "INSERT INTO open_sinks SELECT DISTINCT sink, 0 FROM positions",  # how they have ended is not known
+            "ALTER TABLE positions ADD COLUMN unsure INTEGER NOT NULL DEFAULT 0",
         ),
     ),
 )
@@ -60,6 +61,9 @@ _HAND = (
     "INSERT INTO positions (sink, source, handed) VALUES (?, ?, ?) "
     "ON CONFLICT DO UPDATE SET handed = excluded.handed WHERE excluded.handed > handed"
 )
+# The same where something is kept of the source: of what was forgotten meanwhile nothing is.
+_COMMIT_KNOWN = "UPDATE positions SET seq = ?3 WHERE sink = ?1 AND source = ?2 AND seq < ?3"
+_HAND_KNOWN = "UPDATE positions SET handed = ?3 WHERE sink = ?1 AND source = ?2 AND handed < ?3"
 
 
 class NodeState:
@@ -79,6 +83,7 @@ class NodeState:
         self._holder: int | None = None  # the thread that has a transaction
         self._connection: sqlite3.Connection | None = None
         self._readers: Readers | None = None
+        self._unwritten: dict[str, dict[str, int]] = {}  # by sink, what was handed over and could not be written
         self._durability = Durability(self._file, self._place)
         self._ownership = self._own()
         try:
@@ -235,7 +240,14 @@ class NodeState:
 
     def handed(self, sink: str) -> dict[str, int]:
         """By source key, up to where events are known to have been handed to the sink: it may have seen them."""
-        return dict(self._all("SELECT source, handed FROM positions WHERE sink = ? AND handed > 0", (sink,)))
+        found, unwritten = self._all("SELECT source, handed FROM positions WHERE sink = ?", (sink,)), self._unwritten
+        known = ((source, max(seq, unwritten.get(sink, {}).get(source, 0))) for source, seq in found)
+        return {source: seq for source, seq in known if seq}
+
+    def unsure(self, sink: str) -> set[str]:
+        """Sources of which the first event after those may have been handed to it as well, by a process that was
+        killed."""
+        return {source for (source,) in self._all("SELECT source FROM positions WHERE sink = ? AND unsure", (sink,))}
 
     def sinks(self) -> list[str]:
         """The names of all sinks that have positions."""
@@ -247,23 +259,35 @@ class NodeState:
         with self._lock:
             self._run(_COMMIT, (sink, source, seq))
 
-    def commit_all(self, sink: str, positions: Mapping[str, int]) -> None:
-        """The same for several sources, all or none."""
-        self._write_all(_COMMIT, sink, positions)
+    def commit_all(self, sink: str, positions: Mapping[str, int], *, known: bool = False) -> None:
+        """The same for several sources, all or none. `known`: of those only of which something is kept."""
+        self._write_all(_COMMIT_KNOWN if known else _COMMIT, sink, positions)
 
-    def hand_all(self, sink: str, positions: Mapping[str, int]) -> None:
+    def hand_all(self, sink: str, positions: Mapping[str, int], *, known: bool = False) -> None:
         """All events of these sources up to these ones are handed to the sink, or have been."""
-        self._write_all(_HAND, sink, positions)
+        self._write_all(_HAND_KNOWN if known else _HAND, sink, positions)
 
-    def open_sink(self, sink: str, life: int) -> None:
-        """Events are handed to the sink from now on, in a life of this number."""
-        with self._lock:
-            self._run("INSERT OR REPLACE INTO open_sinks (sink, life) VALUES (?, ?)", (sink, life))
+    def remember_handed(self, sink: str, positions: Mapping[str, int]) -> None:
+        """The same where it cannot be written: it is known as long as this process lasts."""
+        unwritten = self._unwritten.setdefault(sink, {})
+        unwritten.update({source: max(seq, unwritten.get(source, 0)) for source, seq in positions.items()})
 
-    def close_sink(self, sink: str, life: int) -> None:
-        """That life has ended, and all that it has handed over is written; another may have begun meanwhile."""
+    def open_sink(self, sink: str, life: int, *, over: bool = False) -> None:
+        """Events are handed to the sink from now on, in a life of this number; `over`: in one that had ended, and
+        another may have begun since."""
+        how = "IGNORE" if over else "REPLACE"
         with self._lock:
-            self._run("DELETE FROM open_sinks WHERE sink = ? AND life = ?", (sink, life))
+            self._run(f"INSERT OR {how} INTO open_sinks (sink, life) VALUES (?, ?)", (sink, life))
+
+    def close_sink(self, sink: str, life: int, unsure: Collection[str] | None = None) -> None:
+        """That life has ended, and all that it has handed over is written; another may have begun meanwhile. `unsure`:
+        the sources of which it has handed over nothing that an earlier one may not have; None: that has not changed."""
+        with self.transaction() as write:
+            if unsure is not None:
+                write("UPDATE positions SET unsure = 0 WHERE sink = ? AND unsure", (sink,))
+                for source in unsure:
+                    write("UPDATE positions SET unsure = 1 WHERE sink = ? AND source = ?", (sink, source))
+            write("DELETE FROM open_sinks WHERE sink = ? AND life = ?", (sink, life))
 
     def is_open(self, sink: str) -> bool:
         """Whether events are handed to the sink by now, or were by a process that was killed."""

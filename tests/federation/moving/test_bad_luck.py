@@ -215,11 +215,11 @@ def test_what_could_not_be_written_as_done_does_not_come_again(logged: bool, tmp
         source, _, phone, sink, seen = begun(make, tmp_path, logged=logged)
         commit, failed = NodeState.commit_all, threading.Event()
 
-        def once(state: NodeState, name: str, points: dict[str, int]) -> None:
+        def once(state: NodeState, name: str, points: dict[str, int], **more: bool) -> None:
             if name == "mail" and not failed.is_set():
                 failed.set()
                 full()
-            commit(state, name, points)
+            commit(state, name, points, **more)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(NodeState, "commit_all", once)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import Event, Log, Node, Queue, Reliable, i64
-from headwater.errors import FederationError, StoreError, SubscriptionError
+from headwater.errors import ClosedError, FederationError, StoreError, SubscriptionError
 from headwater.network import Network
 from headwater.services.moving.register import MoveRegister
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
@@ -249,6 +250,108 @@ def test_nothing_is_kept_of_one_that_has_left_with_what_it_had_not_acknowledged(
         assert desk.state is not None and desk.state.sinks() == []
         assert desk.forget_moved("mail")
         desk.channel(CHANNEL).subscribe(lambda event: None, name="mail", delivery=manual)
+
+
+def taken(sink: Any, many: int) -> list[tuple[int, bool]]:
+    """What one that pulls is given, and whether it came before."""
+    found = (sink.get(GUARD) for _ in range(many))
+    return [(event.n, about.redelivered) for event, about in found]
+
+
+def test_what_an_earlier_life_acknowledges_is_not_kept_of_one_that_has_left(tmp_path: Path) -> None:
+    with nodes() as make:
+        manual, abouts = Reliable(durable=True, acknowledge="manual"), list[Any]()
+
+        def handler(event: Count, about: Any) -> None:
+            abouts.append(about)
+
+        _, _, desk, phone, sink, _ = begun(make, tmp_path, delivery=manual, handler=handler)
+        eventually(lambda: len(abouts) == 100, "all came")
+        sink.cancel()
+        again = desk.channel(CHANNEL).subscribe(lambda event: None, name="mail", delivery=manual)
+        phone.resume(again.move(), lambda event: None, timeout=GUARD)
+        eventually(lambda: again.state == "closed", "nothing of it is left")
+        abouts[50].acknowledge()
+        assert desk.state is not None and desk.state.sinks() == []
+
+
+def test_started_again_by_its_token_it_has_what_it_had_not_acknowledged(tmp_path: Path) -> None:
+    """Also where it has acknowledged nothing at all, and so is before the first event."""
+    with nodes() as make:
+        manual, seen = Reliable(durable=True, acknowledge="manual"), list[tuple[int, bool]]()
+
+        def handler(event: Count, about: Any) -> None:
+            seen.append((event.n, about.redelivered))
+
+        lab, source, _, phone, sink, _ = begun(make, tmp_path, delivery=manual, handler=handler)
+        eventually(lambda: len(seen) == 100, "all came")
+        token = sink.move()
+        phone.resume(token, handler, timeout=GUARD)
+        eventually(lambda: len(seen) == 200, "all came again")
+        phone.close()
+        publish(source, 100, 110)
+        seen.clear()
+        phone = place(make, lab, "phone", tmp_path)
+        phone.resume(token, handler, timeout=GUARD)
+        publish(source, 110, 120)
+        eventually(lambda: len(seen) == 120, "all came once more")
+        assert seen == [(n, n < 100) for n in range(120)]
+
+
+@pytest.mark.parametrize("many", [1, 3])
+def test_what_a_killed_process_may_have_had_is_marked_where_it_moves_then(many: int, tmp_path: Path) -> None:
+    """It moves before anything was handed over after the kill; and the node that it came to is killed as well."""
+    with nodes() as make:
+        manual = Reliable(durable=True, acknowledge="manual")
+        lab, source = lab_of(make, tmp_path)
+        folders = [tmp_path / name for name in ("desk", "after desk", "phone", "after phone")]
+        for folder in folders[::2]:
+            folder.mkdir()
+
+        def at(name: str, folder: Path) -> Node:
+            return place(make, lab, name, tmp_path, state=folder / "state")
+
+        def comes(desk: Node) -> Any:
+            sink = desk.channel(CHANNEL, Count).subscribe(name="mail", delivery=manual, about=True)
+            see(desk, lab)
+            assert desk.ready(GUARD)
+            return sink
+
+        desk = at("desk", folders[0])
+        sink = comes(desk)
+        publish(source, 0, 5)
+        assert taken(sink, many) == [(n, False) for n in range(many)]
+        shutil.copytree(folders[0], folders[1])  # as it would be if it were killed now
+        desk.close()
+        desk = at("desk", folders[1])
+        token = comes(desk).move()
+        phone = at("phone", folders[2])
+        phone.resume(token, timeout=GUARD, about=True)
+        shutil.copytree(folders[2], folders[3])
+        phone.close()
+        phone = at("phone", folders[3])
+        assert taken(phone.resume(token, timeout=GUARD, about=True), 5) == [(n, n < many) for n in range(5)]
+
+
+def test_one_that_pulls_and_is_cancelled_on_its_way_is_given_nothing_more(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, source = lab_of(make, tmp_path)
+        desk, phone = place(make, lab, "desk", tmp_path), place(make, lab, "phone", tmp_path)
+        sink = desk.channel(CHANNEL, Count).subscribe(name="mail", delivery=DURABLE, about=True)
+        make.together()
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        publish(source, 0, 5)
+        assert taken(sink, 1) == [(0, False)]
+        eventually(lambda: sink.counts.queued == 4, "all came")
+        token = sink.move()
+        sink.cancel()
+        with pytest.raises(ClosedError):
+            sink.poll()
+        counts = sink.counts
+        assert counts.passed == counts.delivered + counts.skipped == 5
+        assert taken(phone.resume(token, timeout=GUARD, about=True), 4) == [(n, False) for n in range(1, 5)]
+        assert desk.state is not None and desk.state.sinks() == [] and not desk.state.is_open("mail")
 
 
 def test_if_nobody_takes_it_up_it_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ class GroupMember(Subscription[Any]):
         super()._expire(item)
         self._settled([item])
 
-    def _handed(self, items: list[Item]) -> None:
+    def _handed(self, items: list[Item], late: Sequence[Item] = ()) -> None:
         self._pulled_items += items
 
     def _settle(self) -> None:

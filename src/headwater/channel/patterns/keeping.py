@@ -9,7 +9,7 @@ by their identity: those that the log of the result channel has are not publishe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -288,22 +288,22 @@ class _InSnapshot:
     def handed(self) -> Points:
         return {}
 
-    def cut_off(self) -> bool:
-        return False
+    def unsure(self, known: Iterable[str]) -> set[str]:
+        return set()
 
-    def open(self) -> None:
+    def open(self, *, over: bool) -> None:
         """What it hands over is known by its identity."""
 
     def begin(self, points: Points, noted: Points) -> None:
         """Nothing is handed over that is not kept with the state."""
 
-    def commit(self, points: Points) -> None:
+    def commit(self, points: Points, *, known: bool) -> None:
         """They are kept with the state."""
 
     def failed(self, points: Points) -> Points:
         return {}
 
-    def end(self, handed: Points, *, orderly: bool) -> None:
+    def end(self, handed: Points, unsure: Collection[str] | None, *, orderly: bool) -> None:
         """It is in the state."""
 
 

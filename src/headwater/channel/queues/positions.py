@@ -15,7 +15,8 @@ first after those that are.
 Events are *redelivered* that may have been handed over before, and none else are marked so: those up to the last that
 is written to have been handed over, by whichever process or node; and where the last process was killed, the first one
 after them, if its source says that it may have come there. One that ends in order writes all that it has handed over
-(`end`). A sink that moves takes this along. Within one process nothing is handed over twice, acknowledged or not.
+(`end`), and of which sources it has not come to know whether that first one was. A sink that moves takes this along.
+Within one process nothing is handed over twice, acknowledged or not.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -65,26 +66,29 @@ class Keeper(Protocol):
         """Up to where events are known to have been handed over, whether they were done or not."""
         ...
 
-    def cut_off(self) -> bool:
-        """Whether a process before this one was killed, so that it may have handed over more than that."""
+    def unsure(self, known: Iterable[str]) -> set[str] | None:
+        """Of which sources, of those that are known, the first event after that may have been handed over as well, by a
+        process that was killed; None where nothing is written of it: of any."""
         ...
 
-    def open(self) -> None:
-        """From now on this process hands events over; it is to be known if it is killed."""
+    def open(self, *, over: bool) -> None:
+        """From now on this process hands events over; it is to be known if it is killed. `over`: the subscription had
+        ended."""
 
     def begin(self, points: Points, noted: Points) -> None:
         """Events up to `points` are about to be handed over; that those up to `noted` were, or are about to be, must be
         known before."""
 
-    def commit(self, points: Points) -> None:
-        """They are done."""
+    def commit(self, points: Points, *, known: bool) -> None:
+        """They are done; `known`: what was forgotten meanwhile stays so."""
 
     def failed(self, points: Points) -> Points:
         """They are not, the handler raised; where the position is all the same."""
         ...
 
-    def end(self, handed: Points, *, orderly: bool) -> None:
-        """Nothing more is handed over, after these; `orderly`: all that was is written."""
+    def end(self, handed: Points, unsure: Collection[str] | None, *, orderly: bool) -> None:
+        """Nothing more is handed over, after these; `orderly`: all that was is written, and only of these sources
+        (None: of those that were) the next event may have been."""
 
 
 class InState:
@@ -101,30 +105,34 @@ class InState:
     def handed(self) -> Points:
         return self._state.handed(self._sink)
 
-    def cut_off(self) -> bool:
-        return self._state.is_open(self._sink)
+    def unsure(self, known: Iterable[str]) -> set[str]:
+        return set(known) if self._state.is_open(self._sink) else self._state.unsure(self._sink)
 
-    def open(self) -> None:
-        self._state.open_sink(self._sink, self._life)
+    def open(self, *, over: bool) -> None:
+        self._state.open_sink(self._sink, self._life, over=over)
 
     def begin(self, points: Points, noted: Points) -> None:
         if noted:
             self._state.hand_all(self._sink, noted)
 
-    def commit(self, points: Points) -> None:
+    def commit(self, points: Points, *, known: bool) -> None:
         if points:
-            self._state.commit_all(self._sink, points)
+            self._state.commit_all(self._sink, points, known=known)
 
     def failed(self, points: Points) -> Points:
         if points:
             self._state.hand_all(self._sink, points)
         return {}
 
-    def end(self, handed: Points, *, orderly: bool) -> None:
-        if handed:
-            self._state.hand_all(self._sink, handed)
+    def end(self, handed: Points, unsure: Collection[str] | None, *, orderly: bool) -> None:
+        try:
+            if handed:
+                self._state.hand_all(self._sink, handed, known=True)
+        except StoreError:
+            self._state.remember_handed(self._sink, handed)
+            raise
         if orderly:
-            self._state.close_sink(self._sink, self._life)
+            self._state.close_sink(self._sink, self._life, unsure)
 
 
 class InTransaction:
@@ -141,23 +149,23 @@ class InTransaction:
     def handed(self) -> Points:
         return {}
 
-    def cut_off(self) -> bool:
-        return True  # nothing is written of what was handed over and undone
+    def unsure(self, known: Iterable[str]) -> None:
+        """Nothing is written of what was handed over and undone."""
 
-    def open(self) -> None:
+    def open(self, *, over: bool) -> None:
         """A transaction is there, or is not."""
 
     def begin(self, points: Points, noted: Points) -> None:
         self._within.begin(points)
 
-    def commit(self, points: Points) -> None:
+    def commit(self, points: Points, *, known: bool) -> None:
         self._within.commit(points)
 
     def failed(self, points: Points) -> Points:
         self._within.rollback()
         return self._within.positions()  # the handler may have committed by itself before it raised
 
-    def end(self, handed: Points, *, orderly: bool) -> None:
+    def end(self, handed: Points, unsure: Collection[str] | None, *, orderly: bool) -> None:
         """The transaction was the last."""
 
 
@@ -210,7 +218,6 @@ class DurableSink(Protocol):
     def _leave_out(self, item: Item, events: int) -> None: ...
     def _finish(self, event: Any, result: Any) -> None: ...
     def _hand_back(self, items: list[Item]) -> None: ...
-    def _not_handed(self, items: list[Item]) -> None: ...
     def _handler_failed(self, error: BaseException, what: Any) -> None: ...
     def _await_failed(self, error: asyncio.CancelledError, what: Any) -> None: ...
     def _went_well(self) -> None: ...
@@ -236,8 +243,7 @@ class Progress:
         self._kept = frozenset(self._done)  # sources with which it was before it was made
         # Sources of which the first event after that may have been handed over by a process that was killed; where
         # nothing is written (None), any but those of which this one has handed over an event since.
-        cut_off = keeper.cut_off()
-        self._unsure: set[str] | None = None if keeper.undoes else set(self._done) if cut_off else set()
+        self._unsure = keeper.unsure(self._done)
         self._begun: set[str] = set()
         self._opened = False  # it is written that this process hands events over
         self._ended = False  # nothing more of what can be had again is handed over
@@ -262,21 +268,19 @@ class Progress:
         self._moved: Points = {}
         self._since: Points = {}  # and from where on the state of its interest counts
 
-    def goes_on(self, positions: Points, handed: Points, *, exact: bool, since: Points) -> None:
-        """It goes on after these events. With `exact`, it was at another node until now, where it is done with these
-        and has not begun with others: what follows is shown here, also of this node's own sources. `since`: from where
-        on the state of its interest counts."""
-        unsure = {key for key, seq in handed.items() if not seq} if exact else self._unsure
+    def goes_on(self, positions: Points, handed: Points, *, unsure: Iterable[str] | None, since: Points) -> None:
+        """It goes on after these events. With `unsure`, it was at another node until now, where it is done with these
+        and has not begun with others, but for the next event of some sources, which may have been handed over: what
+        follows is shown here, also of this node's own sources. `since`: from where on the state of its interest
+        counts."""
         with self._lock:
             self._since = dict(since)
-            self._done, self._fresh = dict(positions), set()
+            self._done, self._fresh = {**dict.fromkeys(handed, 0), **positions}, set()
             self._handed_before, self._noted = dict(handed), dict(handed)
             self._kept = _logged(self._done)
-            if exact:
-                self._unsure = unsure
+            if unsure is not None:
+                self._unsure = set(unsure)
                 self._moved = dict(positions)
-        if exact and unsure:  # as if its process had been killed here
-            self._keeper.open()
 
     def rereads(self) -> None:
         """Logs are asked for what follows on where it is, since what comes of their sources by itself is not all;
@@ -419,7 +423,8 @@ class Progress:
             points, self._beginnings = self._beginnings, {}
         if points and not self._keeper.undoes:  # else it is for the handler's own transaction to write anything
             try:
-                self._commit(points)
+                self._keeper.commit(points, known=False)
+                self._reach(points)
             except Exception as error:
                 _further(self._owed, points)
                 self._unwritable(error)
@@ -524,7 +529,7 @@ class Progress:
         try:
             self._begin(points, items)
         except ClosedError:
-            self.subscription._not_handed(items)
+            self.subscription._hand_back(items)  # what can be had again is left out then
             return False
         except Exception as error:
             if self._keeper.undoes and isinstance(error, StoreError):
@@ -536,38 +541,51 @@ class Progress:
 
     def _begin(self, points: Points, items: list[Item]) -> None:
         self.note_beginnings()
-        with nullcontext() if self._keeper.undoes else self._handing:  # of a handler's own transaction nothing is noted
+        if self._keeper.undoes:  # of a handler's own transaction nothing is noted, and nobody waits for its database
+            self._keeper.begin(points, {})
+            if self._ended and _logged(points):  # whoever goes on with it may not have seen that this was begun
+                self._keeper.failed(points)
+                raise self._over()
+            self._note_handed(points, {}, items)
+            return
+        with self._handing:
             if self._ended and _logged(points):
-                raise ClosedError(f"subscription {self.subscription.name!r} has ended; there are no more events")
-            if not self._opened:
-                self._keeper.open()
+                raise self._over()
+            if points and not self._opened:
+                self._keeper.open(over=self._ended)
                 self._opened = True
-            noted = self._to_note(points, sum(item[2] for item in items))
-            self._keeper.begin(points, noted)
+            noted = self._to_note(points, several=len(items) > 1 or items[0][2] > 1)
+            if noted:
+                self._keeper.begin(points, noted)
             self._note_handed(points, noted, items)
+
+    def _over(self) -> ClosedError:
+        return ClosedError(f"subscription {self.subscription.name!r} has ended; there are no more events")
 
     def _note_handed(self, points: Points, noted: Points, items: list[Item]) -> None:
         with self._lock:
-            _further(self._noted, noted)
+            if noted:
+                _further(self._noted, noted)
             if self.manual and self.moves:
                 for item in items:
                     key = key_of(item[0], item[1])
                     if key is not None and not key.startswith(LOGGED):
                         self._unacknowledged.setdefault(key, deque()).append(item)
             _further(self._last, points)
-            begun = {key for key, seq in points.items() if seq > self._handed_before.get(key, 0)}
-            if self._unsure is None:
-                self._begun |= begun
-            else:
-                self._unsure -= begun
+            if self._unsure is None or self._unsure:
+                begun = {key for key, seq in points.items() if seq > self._handed_before.get(key, 0)}
+                if self._unsure is None:
+                    self._begun |= begun
+                else:
+                    self._unsure -= begun
 
-    def _to_note(self, points: Points, events: int) -> Points:
+    def _to_note(self, points: Points, *, several: bool) -> Points:
         """What must be known to have been handed over before some more events are: all of these, if they are several;
         of a single one it goes without saying that it may have been, but not of one before it that is not done."""
-        if events > 1:
-            return points
+        if several or not self.manual:
+            return points if several else {}
         with self._lock:
-            before = {key: self._last.get(key, 0) for key in points} if self.manual else {}
+            before = {key: self._last.get(key, 0) for key in points}
             known = {key: max(self._done.get(key, 0), self._noted.get(key, 0)) for key in before}
             return {key: seq for key, seq in before.items() if seq > known[key]}
 
@@ -649,7 +667,7 @@ class Progress:
         return True
 
     def _commit(self, points: Points) -> None:
-        self._keeper.commit(points)
+        self._keeper.commit(points, known=self._ended)  # it may go on elsewhere by now
         self._reach(points)
 
     def _reach(self, points: Mapping[str, int]) -> None:
@@ -678,10 +696,10 @@ class Progress:
         done when all before them are."""
         points = points_of(items)
         with self._lock:
-            waits = {key: seq for key, seq in points.items() if self._last.get(key, 0) > self._done.get(key, 0)}
-            if self.manual:
-                _further(self._passed, waits)
-        done = {key: seq for key, seq in points.items() if not (self.manual and key in waits)}
+            before = {key for key in points if self._last.get(key, 0) > self._done.get(key, 0)}
+            waits = {key: points[key] for key in before if self.manual or key in self._out}
+            _further(self._passed, waits)
+        done = {key: seq for key, seq in points.items() if key not in waits}
         self._reach(done)  # it is kept with the next one; until then they would be judged again
 
     # ── what is pulled ──
@@ -707,16 +725,22 @@ class Progress:
             raise SubscriptionError(
                 "acknowledge: the position is committed with the handler's transaction (within=); leave this out"
             )
-        if self.fenced is not None:
-            raise SubscriptionError(f"acknowledge: subscription {self.subscription.name!r}: {self.fenced}")
         if about is not None and not (isinstance(about, KeptAbout) and about.progress is self):
             raise SubscriptionError(
                 f"acknowledge: expected an About of subscription {self.subscription.name!r}, found {about!r}"
             )
-        with self._lock:
-            upto = about.points if isinstance(about, KeptAbout) else self._last
-            points = {key: seq for key, seq in upto.items() if seq > self._done.get(key, 0)}
-        self._commit(points)
+        with self._handing:
+            if self.fenced is not None:
+                raise SubscriptionError(f"acknowledge: subscription {self.subscription.name!r}: {self.fenced}")
+            with self._lock:
+                upto = about.points if isinstance(about, KeptAbout) else self._last
+                points = {key: seq for key, seq in upto.items() if seq > self._done.get(key, 0)}
+            self._commit(points)
+
+    def fence(self, why: str | None) -> None:
+        """Nothing is acknowledged here any more, or again."""
+        with self._handing:
+            self.fenced = why
 
     def about(self, items: list[Item], about: About) -> KeptAbout:
         """What is known of the event, or of the first of a batch, and of how often it came."""
@@ -737,14 +761,17 @@ class Progress:
         return unsure and bool(letter.source.resent(seq))
 
     def handed(self) -> Points:
-        """By key, up to where events were handed over that are not done; 0: the next one may have been, by a process
-        that was killed. A sink that moves takes it along."""
+        """By key, up to where events were handed over that are not done. A sink that moves takes it along."""
         with self._lock:
-            unsure = set[str]() if self._unsure is None else self._unsure
-            found = dict.fromkeys(unsure, 0)
+            found: Points = {}
             for points in (self._handed_before, self._last):
                 _further(found, {key: seq for key, seq in points.items() if seq > self._done.get(key, 0)})
             return found
+
+    def unsure(self) -> list[str]:
+        """Sources of which the next event may have been handed over as well, by a process that was killed."""
+        with self._lock:
+            return sorted(self._unsure or ())
 
     def note_handed(self) -> None:
         """Write what was handed over: it stands still, and may go on elsewhere, or here after a kill."""
@@ -762,16 +789,16 @@ class Progress:
 
     def end(self) -> None:
         """It hands over nothing more of what can be had again: whoever goes on with it is told what it has handed over.
-        Where that cannot be written, as if its process had been killed."""
+        Where that cannot be written, as if its process had been killed. What cannot be had again may still be handed
+        over: then it is ended once more."""
         with self._handing:
-            if self._ended:
+            again, self._ended = self._ended, True
+            if not self._opened:
                 return
-            self._ended = True
-            handed = {} if self.fenced else self._unnoted()  # of one that leaves it was noted, and may be gone by now
-            orderly = self._opened and not self._unsure and self._unwritten is None
-            self._opened = False  # should something be handed over that cannot be had again
+            self._opened = False
+            unsure = None if again else self.unsure()
             try:
-                self._keeper.end(handed, orderly=orderly)
+                self._keeper.end(self._unnoted(), unsure, orderly=self._unwritten is None)
             except StoreError as error:
                 name = self.subscription.name
                 log.warning("subscription %r: what it was handed last cannot be kept: %s", name, error)
@@ -822,7 +849,9 @@ def _logged(points: Points) -> frozenset[str]:
 
 
 def _further(points: Points, more: Points) -> None:
-    points.update({key: max(seq, points.get(key, 0)) for key, seq in more.items()})
+    for key, seq in more.items():
+        if seq > points.get(key, -1):
+            points[key] = seq
 
 
 def key_of(attachment: Attachment, letter: Letter | Chunk) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
@@ -92,11 +92,12 @@ class Pulling(Generic[E_co]):
         form: Any = None
         self.node._ask_sources(self)
         taken: list[Item] = []
+        late: list[Item] = []
         with self._pulling:
             self._settle()
             while limit > 0 and (item := self._fresh()) is not None:
                 if not self._still_good(item):
-                    self._expire(item)
+                    late.append(item)
                     continue
                 found = item[0].form
                 if found.type is None or (form is not None and found.type != form.type):
@@ -114,7 +115,9 @@ class Pulling(Generic[E_co]):
                 limit -= n
                 batches.append(batch)
                 taken += items
-            self._handed(taken)
+            self._handed(taken, late)
+            for item in late:  # only now: what is before them is handed over
+                self._expire(item)
         if form is None:
             if self._mailbox.closed:
                 raise self._ended()
@@ -187,11 +190,13 @@ class Pulling(Generic[E_co]):
                     return ((event, about) if self._options.about else event,)
         return None
 
-    def _handed(self, items: list[Item]) -> None:
+    def _handed(self, items: list[Item], late: Sequence[Item] = ()) -> None:
+        """Items are given to who pulls; if they cannot be, they go back, and so do those that came too `late`."""
         if self._progress is not None and items:
             try:
                 self._progress.take(items)
             except BaseException:
+                self._mailbox.back(late)
                 self._hand_back(items)
                 raise
 

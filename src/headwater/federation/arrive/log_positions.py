@@ -221,7 +221,7 @@ class LogPositions:
         state = self._node.state
         if state is None:
             return []
-        kept = {sink: state.positions(sink) for sink in state.sinks()}
+        kept = {sink: {*state.positions(sink), *state.handed(sink)} for sink in state.sinks()}
         return [
             sink
             for sink, positions in kept.items()

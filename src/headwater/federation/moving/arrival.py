@@ -161,7 +161,7 @@ class Arrival:
                 claimed = self._claim(sink, move, end, want)
             else:
                 want()
-            register.take(move.id, made.name, positions, handed)
+            register.take(move.id, made.name, positions, handed, move.unsure)
         except BaseException:
             made.cancel()
             raise

@@ -67,7 +67,7 @@ class Standstill:
         # What comes meanwhile waits in its queue, where no log has it: full, that makes publishers wait.
         subscription._fence(why)
         if subscription._progress is not None:
-            subscription._progress.fenced = why
+            subscription._progress.fence(why)
         self._before_here = subscription.since if isinstance(subscription, Resumed) else {}
         # Of sources of this node: what is not waiting by now is done when the handler has returned.
         self._own = {key: self._next(source) for source, key in self._own_sources()}
@@ -82,7 +82,8 @@ class Standstill:
                 "it still at work; call move() elsewhere than in that handler, or later"
             )
         if sink._handler is None and sink._progress is not None:
-            sink._progress.settle()  # who pulls has had what it was given
+            with sink._pulling:  # whoever pulls just now has done so
+                sink._progress.settle()  # who pulls has had what it was given
         if sink._progress is not None:
             sink._progress.write_owed()
             sink._progress.note_handed()
@@ -92,7 +93,7 @@ class Standstill:
         sink = self._sink
         sink._recall_left_out()
         if sink._progress is not None:
-            sink._progress.fenced = None
+            sink._progress.fence(None)
         if not sink.cancelled:
             sink._unfence(self.why)
 
@@ -123,6 +124,11 @@ class Standstill:
         """By key, up to where events were handed over and are not done."""
         progress = self._sink._progress
         return {} if progress is None else {k: seq for k, seq in progress.handed().items() if k.startswith(LOGGED)}
+
+    def unsure(self) -> list[str]:
+        """Sources of which it is not known whether the next event was handed over as well."""
+        progress = self._sink._progress
+        return [] if progress is None else [key for key in progress.unsure() if key.startswith(LOGGED)]
 
     def since(self) -> Points:
         """By key, from where on the state of its interest counts, where it has any."""
@@ -210,6 +216,7 @@ def described(subscription: Subscription, id: bytes, node: str, still: Standstil
         still.handed(),
         still.since(),
         "durable" if delivery.durable else delivery.name,
+        still.unsure(),
     )
 
 

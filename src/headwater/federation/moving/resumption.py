@@ -91,7 +91,8 @@ class Resumed(Subscription[Any]):
         self._pause(ARRIVING, lenient=move is not None)
         if self._progress is None:
             return
-        self._progress.goes_on(positions, handed, exact=move is not None, since=dict(self.since))
+        unsure = None if move is None else move.unsure
+        self._progress.goes_on(positions, handed, unsure=unsure, since=dict(self.since))
 
     def _entering(self) -> None:
         super()._entering()

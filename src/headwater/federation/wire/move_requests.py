@@ -30,7 +30,9 @@ _Count = Meta(max_length=PAGE_EVENTS)
 
 class SinkMove(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The body of a token: a sink as it was when it left, complete but for its handler. `positions`: after which event
-    of each logged source it goes on; `since`: from where on the state of its interest counts."""
+    of each logged source it goes on; `handed`: up to where events were handed over and are not done, and `unsure`: of
+    which sources the next one may have been, by a process that was killed; `since`: from where on the state of its
+    interest counts."""
 
     id: _Id
     node: Name  # the id of the node that it leaves
@@ -46,6 +48,7 @@ class SinkMove(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     handed: _Points = {}
     since: _Points = {}
     delivery: Annotated[str, Meta(max_length=16)] = "durable"  # or reliable, or best_effort
+    unsure: Annotated[list[_Key], Meta(max_length=MAX_LIST)] = []
 
 
 class MoveClaimed(msgspec.Struct, frozen=True, tag=True):

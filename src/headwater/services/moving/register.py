@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ MOVES = Tables(
     ),
 )
 _POSITION = (
-    "INSERT INTO positions (sink, source, seq, handed) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+    "INSERT INTO positions (sink, source, seq, handed, unsure) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
     "seq = max(seq, excluded.seq), handed = max(handed, excluded.handed)"
 )
 
@@ -201,7 +201,14 @@ class MoveRegister:
             return bool(rows[0][1] == OPEN and bytes(rows[0][0]) != digest_of(id))
         return sink in self._state.sinks()
 
-    def take(self, id: bytes, sink: str, positions: Mapping[str, int], handed: Mapping[str, int]) -> None:
+    def take(
+        self,
+        id: bytes,
+        sink: str,
+        positions: Mapping[str, int],
+        handed: Mapping[str, int],
+        unsure: Collection[str] = (),
+    ) -> None:
         """The sink goes on here, after these events of its sources; moves of it from here are over. A power cut may
         take that back until `settle`: then it is still claimed, and the same token brings it."""
         with self._tables.transaction() as write:
@@ -210,9 +217,9 @@ class MoveRegister:
                 write("SELECT number, status FROM moves WHERE sink = ? AND status <> ?", (sink, OVER))
             ):
                 _end(write, number, "" if status == CLAIMED else f"{sink!r} has come back since")
-            write("DELETE FROM positions WHERE sink = ?", (sink,))
+            _forget(write, sink)
             for source in {*positions, *handed}:
-                write(_POSITION, (sink, source, positions.get(source, 0), handed.get(source, 0)))
+                write(_POSITION, (sink, source, positions.get(source, 0), handed.get(source, 0), source in unsure))
             write("INSERT INTO moves_taken (digest, sink) VALUES (?, ?)", (digest_of(id), sink))
 
     def settle(self) -> None:
