@@ -18,8 +18,8 @@ import msgspec
 
 from headwater.channel.patterns.kept import Kept, KeptPatterns
 from headwater.channel.patterns.operator import PatternOperator, PatternOrder
-from headwater.channel.queues.position_keys import key_of, prefix_of
 from headwater.channel.queues.keeper import Points
+from headwater.channel.queues.position_keys import key_of, prefix_of
 from headwater.channel.queues.positions import Progress
 from headwater.channel.routing.letter import Letter
 from headwater.decoders import msgpack_decoder
