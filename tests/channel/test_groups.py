@@ -287,7 +287,7 @@ def test_events_of_a_key_go_to_one_member_in_order() -> None:
         before = dict(owners)
         members.append(jobs.subscribe(handler(3), group="workers", group_key="owner"))
         for number in range(200, 400):
-            source.publish(Job(number, f"owner-{number % 40}"))
+            source.publish(Job(number, f"owner-{number % 200}"))
         assert {owner: owners[owner] for owner in before} == before  # who is there keeps what is its own
         assert workers[3].numbers  # and who comes gets of what is new
         owners.clear()
