@@ -191,6 +191,19 @@ def test_an_event_that_is_too_large_for_one_post_goes_in_pieces() -> None:
         assert handled == [(1, False), (2, True), (3, False)] and not world.group.open
 
 
+def test_what_is_said_again_over_an_older_link_is_not_forged() -> None:
+    """A link that was cut may still be read when the next one has said how far the other end is."""
+    with Node("desk") as node:
+        world = World(node, [], 0, 0.0)
+        world.hand(3)
+        world.send()
+        world.seat.stands(2, [])
+        world.seat.handled([1, 2])
+        assert world.group.forged == 0 and world.group.open == {3}
+        world.seat.handled([4])
+        assert world.group.forged == 1
+
+
 def test_who_acknowledges_what_it_never_got_changes_nothing() -> None:
     with Node("desk") as node:
         world = World(node, [], 0, 0.0)

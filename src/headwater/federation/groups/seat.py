@@ -195,9 +195,11 @@ class RemoteSeat:
     # ── what is said of it ──
 
     def handled(self, numbers: Iterable[int]) -> None:
-        """The other end is done with these; what never went there is counted as forged."""
+        """The other end is done with these; what never went there is counted as forged. It may say so again, over a
+        link that was read when the next one had told how far it is."""
+        numbers = list(numbers)
         with self._lock:
-            sent = self._sent
+            sent, last = self._sent, self._number
             if self._pieces:
                 found = [self._done(number) for number in numbers]
             else:
@@ -207,8 +209,8 @@ class RemoteSeat:
         group = self.group
         if group is None:
             return
-        if strange := len(found) - len(done):
-            group.forged += strange
+        if len(done) < len(found):
+            group.forged += sum(not 0 < number <= last for number in numbers)
         if done:
             group.acknowledge(self.id, done)
         if self._outbox and (len(self._sent) <= LOW or len(self._outbox) >= ENOUGH):
