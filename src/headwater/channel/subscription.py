@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.options.subscribe import Asked, Options
+    from headwater.channel.queues.positions import Carried
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.channel.routing.limiter import Limiter
@@ -84,6 +85,7 @@ class Subscription(Pulling[E_co]):
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
     _fenced: str | None = None  # why it does not go on here, whoever asks: it is on its way to another node
     _beneath: str | None = None  # why it was paused before that, while it holds
+    _carried: Carried | None = None  # where it was at the node that it comes from
     _arriving = False  # it comes from another node, or has come just now
     _first = False  # durable, and nobody here had asked other nodes for their events before it
     _promising = False  # of one that passes events on: whether somebody there wants to know how far time has come
@@ -125,7 +127,7 @@ class Subscription(Pulling[E_co]):
         # What a handler may raise without anyone but us hearing of it. Ctrl-C is for the publisher to hear of.
         self._caught: type[BaseException] = Exception if dispatcher is None or dispatcher.inline else BaseException
         self._in_order = _order(options)
-        self._progress = progress_of(self)  # if it is durable
+        self._progress = progress_of(self, self._carried)  # if it is durable
         # Whether an event can be handed over at once, without queue; and without letter.
         self._prompt = (
             self._calm

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec.structs import astuple
 
@@ -111,24 +111,41 @@ class DurableSink(Protocol):
     def _held_for(self, why: str) -> bool: ...
 
 
+class Carried(NamedTuple):
+    """What a sink that moves brings along. It goes on after `positions`: it is done with these events and has not begun
+    with others, so that what follows is shown at its new node, also of that node's own sources. Up to `handed` events
+    were handed over, and of some sources, `unsure`, the next one may have been. `since`: from where on the state of its
+    interest counts."""
+
+    positions: Mapping[str, int]
+    handed: Mapping[str, int]
+    unsure: Iterable[str]
+    since: Mapping[str, int]
+
+
 class Progress:
     """Of one subscription. Its handler is called by one thread at a time; others say what has come, and acknowledge."""
 
     moves = True  # it may go on at another node
     leaves_to_log = True  # what does not follow on what it has had, it leaves, and has from the log later
 
-    def __init__(self, subscription: DurableSink, keeper: Keeper, *, manual: bool = False) -> None:
+    def __init__(
+        self, subscription: DurableSink, keeper: Keeper, *, manual: bool = False, carried: Carried | None = None
+    ) -> None:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
         self.duplicates = 0  # events that came again and were not shown
         self._lock = threading.Lock()
         self._handing = threading.Lock()  # taken first: nothing is noted, and handed over, while it is ended
-        self._handed_before = keeper.handed()  # up to here events were handed over before this process, or elsewhere
+        # Up to here events were handed over before this process, or elsewhere.
+        self._handed_before = keeper.handed() if carried is None else dict(carried.handed)
         # Where something was handed over and nothing done, it goes on from the beginning.
-        self._done = {**dict.fromkeys(self._handed_before, 0), **keeper.positions()}
-        self._kept = frozenset(self._done)  # sources with which it was before it was made
+        done = keeper.positions() if carried is None else carried.positions
+        self._done = {**dict.fromkeys(self._handed_before, 0), **done}
+        # Sources with which it was before it was made; what waits for it of those without a log is at the node it was.
+        self._kept = frozenset(self._done) if carried is None else _logged(self._done)
         # Sources of which the first event after that may have been handed over by a process that was killed; where
         # nothing is written (None), any but those of which this one has handed over an event since.
-        self._unsure = keeper.unsure(self._done)
+        self._unsure = keeper.unsure(self._done) if carried is None else set(carried.unsure)
         self._begun: set[str] = set()
         self._opened = False  # it is written that this process hands events over
         self._ended = False  # nothing more of what can be had again is handed over
@@ -150,22 +167,9 @@ class Progress:
         self._unwritten: str | None = None  # why nothing is handed over at the moment
         self.fenced: str | None = None  # why nothing is acknowledged here any more
         # Of a sink that has come from another node: where it is with sources of this one, until it has what it missed.
-        self._moved: Points = {}
-        self._since: Points = {}  # and from where on the state of its interest counts
-
-    def goes_on(self, positions: Points, handed: Points, *, unsure: Iterable[str] | None, since: Points) -> None:
-        """It goes on after these events. With `unsure`, it was at another node until now, where it is done with these
-        and has not begun with others, but for the next event of some sources, which may have been handed over: what
-        follows is shown here, also of this node's own sources. `since`: from where on the state of its interest
-        counts."""
-        with self._lock:
-            self._since = dict(since)
-            self._done, self._fresh = {**dict.fromkeys(handed, 0), **positions}, set()
-            self._handed_before, self._noted = dict(handed), dict(handed)
-            self._kept = _logged(self._done)
-            if unsure is not None:
-                self._unsure = set(unsure)
-                self._moved = dict(positions)
+        self._moved: Points = {} if carried is None else dict(carried.positions)
+        # And from where on the state of its interest counts.
+        self._since: Points = {} if carried is None else dict(carried.since)
 
     def rereads(self) -> None:
         """Logs are asked for what follows on where it is, since what comes of their sources by itself is not all;
@@ -704,7 +708,7 @@ class KeptAbout(About, kw_only=True):
         self.progress.acknowledge(self)
 
 
-def progress_of(subscription: DurableSink) -> Progress | None:
+def progress_of(subscription: DurableSink, carried: Carried | None = None) -> Progress | None:
     """Kept for a subscription that is durable; raises where it cannot be."""
     delivery = subscription._options.delivery
     if not isinstance(delivery, Reliable) or not delivery.durable:
@@ -726,7 +730,7 @@ def progress_of(subscription: DurableSink) -> Progress | None:
     else:
         assert state is not None
         keeper = InState(state, name)
-    return Progress(subscription, keeper, manual=delivery.acknowledge == "manual")
+    return Progress(subscription, keeper, manual=delivery.acknowledge == "manual", carried=carried)
 
 
 def _logged(points: Points) -> frozenset[str]:
@@ -779,4 +783,4 @@ def _span(letter: Letter | Chunk) -> tuple[int, int]:
     return letter.seq, letter.seq
 
 
-__all__ = ["KeptAbout", "Progress", "key_of", "progress_of"]
+__all__ = ["Carried", "KeptAbout", "Progress", "key_of", "progress_of"]

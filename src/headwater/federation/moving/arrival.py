@@ -90,7 +90,7 @@ class Arrival:
             return self._resume_durable(register, sink, move, name, taken, (asked, made_options), end)
         if taken is not None:
             raise FederationError(f"resume: {sink!r}: the token was used here before, by {taken!r}")
-        return self._resume(register, sink, move, name, (asked, made_options), end, {}, {})
+        return self._resume(register, sink, move, name, (asked, made_options), end)
 
     def _resume_durable(
         self,
@@ -105,8 +105,6 @@ class Arrival:
         """One that was taken up here before goes on by what is kept here, also after a restart; another by its
         token."""
         name = taken or name or sink
-        state = self._node.state
-        assert state is not None
         if taken is not None and taken in self._node.subscriptions:
             raise SubscriptionError(
                 f"resume: {sink!r}: the token was used here, and the subscription goes on: it is "
@@ -114,10 +112,7 @@ class Arrival:
             )
         if taken is not None:
             claimed = self._asked_again(sink, move, end)
-            positions, handed = state.positions(taken), state.handed(taken)
-            made: Resumed = self._node._start(
-                Resumed, [wanted[0]], wanted[1], name, None, positions, handed, self._whereabouts
-            )
+            made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, None, self._whereabouts)
             if claimed is not None and claimed.waits:
                 self._take_over(made, move, end)
             else:
@@ -129,7 +124,7 @@ class Arrival:
                 f"resume: name: {name!r} is that of a durable subscription of this node, whose positions are kept; "
                 "give another: resume(token, handler, name=...)"
             )
-        return self._resume(register, sink, move, name, wanted, end, dict(move.positions), dict(move.handed))
+        return self._resume(register, sink, move, name, wanted, end)
 
     def _resume(
         self,
@@ -139,8 +134,6 @@ class Arrival:
         name: str | None,
         wanted: tuple[Asked, Any],
         end: float,
-        positions: dict[str, int],
-        handed: dict[str, int],
     ) -> Subscription[Any]:
         """It is subscribed before it is claimed, so that sources are asked meanwhile: if it is not to be had, that is
         taken back. Without a name it has the one that it had, or, where that is in use, one of its own."""
@@ -150,18 +143,17 @@ class Arrival:
                 f"resume: name: expected one that no subscription of this node has, found {name!r} in use"
             )
         claimed = self._at_home(sink, move) if local else None  # the name is free then
-        given = move, positions, handed, self._whereabouts
         with self._context.wiring.lock:  # nobody takes its name in between; if somebody has, it gets another
             if name is None and sink not in self._node.subscriptions:
                 name = sink
-            made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, *given)
+            made: Resumed = self._node._start(Resumed, [wanted[0]], wanted[1], name, move, self._whereabouts)
         want = partial(self._want_all, made)
         try:
             if claimed is None:
                 claimed = self._claim(sink, move, end, want)
             else:
                 want()
-            register.take(move.id, made.name, positions, handed, move.unsure)
+            register.take(move.id, made.name, move.positions, move.handed, move.unsure)
         except BaseException:
             made.cancel()
             raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.names import Pattern, is_pattern
 from headwater.channel.options.delivery import Reliable, check_delivery
 from headwater.channel.options.subscribe import Asked, make_options
+from headwater.channel.queues.positions import Carried
 from headwater.channel.subscription import Subscription
 from headwater.errors import SubscriptionError
 from headwater.federation.wire.requests import unpack_interest, unpack_params, unpack_type
@@ -78,21 +79,19 @@ class Resumed(Subscription[Any]):
     what it has missed."""
 
     def __init__(self, *given: Any) -> None:
-        *usual, move, positions, handed, whereabouts = given
+        *usual, move, whereabouts = given
         self._move: SinkMove | None = move  # None: it was at this node
         self._whereabouts: Whereabouts = whereabouts
         # By key, from where on the state of its first interest counts with logged sources: earlier than it is here.
         self.since: dict[str, int] = {} if move is None else dict(move.since)
+        if move is not None:
+            self._carried = Carried(move.positions, move.handed, move.unsure, self.since)
         super().__init__(*usual)
         self._floors: set[tuple[Attachment, str]] = set()
         self.begins_by_itself = False
         # Nothing is lost until it is its own, and nobody waits: it may be in the way of what says that it is in force.
         self._arriving = move is not None
         self._pause(ARRIVING, lenient=move is not None)
-        if self._progress is None:
-            return
-        unsure = None if move is None else move.unsure
-        self._progress.goes_on(positions, handed, unsure=unsure, since=dict(self.since))
 
     def _entering(self) -> None:
         super()._entering()
